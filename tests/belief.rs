@@ -137,6 +137,33 @@ fn a_condition_that_turns_false_everywhere_at_once_empties_no_table() {
     world.assert_equal();
 }
 
+/// No date of the cases moves, so nothing else says that the table is to be read.
+#[test]
+fn what_a_condition_held_is_read_once_more_when_it_holds_again() {
+    let world = mirrored(30);
+    always(
+        &world,
+        "/api/DynamicSaleText/Cases/*/UseDynamicSaleText",
+        garbage(r#"{"Value": false}"#),
+    );
+    let read_again = "INSERT INTO sync.fetched_marks (table_name, status, mark, forgotten) \
+        VALUES ('dynamic_sale_text_use', 'full', 1, 0); UPDATE sync.seen SET dirty = true";
+    let store = duckdb::Connection::open(world.path("data/store.duckdb")).unwrap();
+    store.execute_batch(read_again).unwrap();
+    drop(store);
+    assert_status(&world.run(&["sync"]), 3);
+    let held = "SELECT count(*) FROM sync.failures WHERE table_name = 'dynamic_sale_texts'";
+    assert!(one::<i64>(&world.store(), held) > 0);
+    world.sandbox.clear_faults();
+    for _ in 0..3 {
+        age_failures(&world, 1);
+        world.run(&["sync"]);
+    }
+    assert_eq!(one::<i64>(&world.store(), held), 0);
+    assert_status(&world.run(&["sync"]), 0);
+    world.assert_equal();
+}
+
 #[test]
 fn a_condition_that_stays_false_is_believed_when_it_is_said_again() {
     let world = mirrored(30);

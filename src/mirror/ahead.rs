@@ -21,7 +21,7 @@ struct Step {
     now: String,
 }
 
-fn steps(now: Timestamp, doubt: Duration) -> [Step; 4] {
+fn steps(now: Timestamp, doubt: Duration) -> [Step; 5] {
     let after = |duration| now.checked_add(duration).unwrap_or(Timestamp::MAX);
     let (longest, largest) = (after(LONGEST_WAIT.max(doubt + LARGEST_STEP)), after(LARGEST_STEP));
     let instants =
@@ -30,6 +30,7 @@ fn steps(now: Timestamp, doubt: Duration) -> [Step; 4] {
         instants("failures", "next_at", longest),
         instants("failures", "first_at", largest),
         instants("journal_months", "doubted_at", largest),
+        instants("seen", "suspect_at", largest),
         Step {
             table: "fetched_scopes",
             column: "again_at",
@@ -111,5 +112,13 @@ mod tests {
         .unwrap();
         let ahead = |doubt| lie_ahead(&conn, now, doubt).unwrap();
         assert!(!ahead(48 * hour) && ahead(hour), "source.doubt may be longer");
+        let suspect = format!(
+            "INSERT INTO sync.seen (case_id, suspect_at) VALUES (1, {})",
+            instant(now + 40 * hour)
+        );
+        conn.execute_batch(&suspect).unwrap();
+        assert!(lie_ahead(&conn, now, 48 * hour).unwrap());
+        take_back(&conn, now, 48 * hour).unwrap();
+        assert!(!lie_ahead(&conn, now, 48 * hour).unwrap());
     }
 }

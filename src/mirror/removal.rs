@@ -226,12 +226,13 @@ fn believed(
     let held = ids(conn, "SELECT DISTINCT id FROM temp.kept_back ORDER BY id")?;
     run("CREATE OR REPLACE TEMP TABLE kept_back AS FROM temp.kept_back_before")?;
     if !held.is_empty() {
-        FetchedScopes::new(conn).unfold(&sql::text(&only.table), &list(&held))?;
+        // Where the condition holds again, nothing but a reading of the table itself says that it is as it should be.
+        let both = sql::texts([only.table.as_str(), &resource.table]);
+        FetchedScopes::new(conn).unfold(&both, &list(&held))?;
         run(&format!(
             "UPDATE sync.fetched_scopes SET status = '{kept}', version = NULL, digest = NULL \
-             WHERE table_name = {} AND part = '' AND id IN ({held}); \
+             WHERE table_name IN ({both}) AND part = '' AND id IN ({held}); \
              UPDATE sync.seen SET dirty = true WHERE NOT removed AND case_id IN ({held})",
-            sql::text(&only.table),
             held = list(&held),
             kept = FetchStatus::Held
         ))?;

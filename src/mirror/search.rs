@@ -21,6 +21,8 @@ use crate::ticks::Ticks;
 const DATE_STEP_MICROS: i64 = 1_000_000;
 /// Search rows carry milliseconds, the feed 100 ns: a date that is older by more than this lags.
 const LAG_TOLERANCE_TICKS: i64 = 10 * 10_000; // 10 ms of 100 ns
+/// A date that lies further ahead of an answer is no date of a change.
+const MOST_AHEAD_TICKS: i64 = 24 * 3600 * 10_000_000; // a day of 100 ns
 
 #[expect(clippy::too_many_arguments, reason = "one call, from apply_table, with what it has")]
 pub(super) fn after_search(
@@ -101,7 +103,8 @@ pub(super) struct Searched<'a> {
 /// `now` is our time of the answer.
 ///
 /// The server's `Date` may be ahead of the clock that `ModifiedDate` is taken from, so our own clock has
-/// to say too that the delay is over. That may be behind: then it is over so long after the poll.
+/// to say too that the delay is over. That may be behind: then it is over so long after the poll. So it is of a date that
+/// lies further ahead of the answer than any clock: nobody waits for that.
 pub(super) fn again(
     conn: &Connection,
     searched: Searched<'_>,
@@ -116,6 +119,7 @@ pub(super) fn again(
     // The time of a commit is ahead of a clock that was set back.
     let now_us = now.min(Timestamp::now()).as_microsecond();
     let due = format!("(s.modified_date + {delay_ticks})");
+    let is_absurd = format!("s.modified_date > {answered} + {MOST_AHEAD_TICKS}");
     let sent_us = "epoch_us(f.sent_at)";
     let polled_us = format!("(coalesce(epoch_us(s.moved_at), 0) + {delay_us})");
     let table = sql::text(table);
@@ -125,14 +129,14 @@ pub(super) fn again(
              SET again_at = {DATE_STEP_MICROS} + greatest({now_us} + ({due} - {answered}) // 10, \
                least({now_us} + {due} // 10 - {sent_us}, {polled_us})) \
              FROM {seen} s, {ids} c \
-             WHERE f.table_name = {table} AND f.id = c.id AND s.{id} = c.id \
+             WHERE f.table_name = {table} AND f.id = c.id AND s.{id} = c.id AND NOT {is_absurd} \
                AND ({due} > {answered} OR {due} // 10 > {sent_us} AND {polled_us} > {sent_us}) \
                AND f.status NOT IN ('{incomplete}', '{moved}'); \
              UPDATE sync.fetched_scopes f \
              SET again_at = epoch_us(s.moved_at) + {delay_us} + {DATE_STEP_MICROS} \
              FROM {seen} s, {ids} c \
              WHERE f.table_name = {table} AND f.id = c.id AND s.{id} = c.id \
-               AND s.modified_date < {UNREADABLE_BELOW} \
+               AND (s.modified_date < {UNREADABLE_BELOW} OR {is_absurd}) \
                AND epoch_us(s.moved_at) + {delay_us} > epoch_us(f.sent_at) \
                AND f.status NOT IN ('{incomplete}', '{moved}')"
     ))
@@ -322,6 +326,10 @@ mod tests {
             let (polled, sent, server_ahead, ours_ahead) = seconds;
             assert_eq!(again(polled, sent, server_ahead, ours_ahead), when, "{seconds:?}");
         }
+        // A date of next year is not waited for.
+        let year = 365 * 24 * 3600;
+        assert_eq!(again(4 - year, 5 - year, 0, 0), Some(4 - year + 31));
+        assert_eq!(again(4 - year, 36 - year, 0, 0), None);
     }
 
     #[test]

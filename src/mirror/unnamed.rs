@@ -78,6 +78,7 @@ fn naming(resource: &Resource) -> Option<Vec<(String, String)>> {
         Group::Ids if resource.table == "contacts" => Some(vec![
             column("contact_id", "case_roles"),
             ("contact_id".to_owned(), "sync.seen_contacts".to_owned()),
+            ("id".to_owned(), "(FROM sync.hints WHERE table_name = 'contacts')".to_owned()),
             column("id", "contacts"),
         ]),
         Group::ForEach(each) if each.list.is_none() => {
@@ -110,6 +111,9 @@ mod tests {
              INSERT INTO main.case_roles BY NAME SELECT 1 AS case_id, \
                unnest([2, 3]) AS id, unnest([17, NULL]) AS contact_id; \
              INSERT INTO main.contacts BY NAME SELECT 18 AS id; \
+             INSERT INTO sync.hints BY NAME SELECT 'contacts' AS table_name, 20 AS id; \
+             INSERT INTO sync.failures BY NAME SELECT 'contacts' AS table_name, 20 AS id, '' AS part, \
+               1 AS attempts, 'server' AS kind, 'a webhook named it' AS error; \
              INSERT INTO sync.failures BY NAME SELECT table_name, id, '' AS part, 1 AS attempts, \
                'server' AS kind, 'why' AS error FROM (SELECT unnest([17, 18, 19]) AS id), \
                (SELECT unnest(['accounts', 'contacts', 'notes']) AS table_name); \
@@ -127,6 +131,7 @@ mod tests {
                 "accounts 18",
                 "contacts 17",
                 "contacts 18",
+                "contacts 20",
                 "notes 17",
                 "notes 18",
                 "notes 19"
