@@ -85,6 +85,10 @@ pub(crate) struct CaseMoved {
 /// Between the table and the case in the subject of a sampled case's scope.
 pub(super) const OF_CASE: &str = " of case ";
 
+/// SQL for the cases of which some are read whole.
+pub(super) const SAMPLED_CASES: &str = "SELECT case_id FROM sync.seen \
+    WHERE removed IS NOT TRUE AND place IS NOT NULL AND state IS DISTINCT FROM 'hidden'";
+
 /// By what a difference in a sampled case's scope is known again.
 pub(crate) fn case_subject(table: &str, case_id: i64) -> String {
     format!("{table}{OF_CASE}{case_id}")
@@ -102,8 +106,7 @@ impl Verifications<'_> {
         ids(
             self.conn,
             &format!(
-                "WITH shown AS (SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL \
-                   AND state IS DISTINCT FROM 'hidden'), \
+                "WITH shown AS ({SAMPLED_CASES}), \
                  first AS MATERIALIZED (SELECT case_id FROM shown WHERE case_id IN ({}) \
                    ORDER BY random() LIMIT {}) \
                  SELECT case_id FROM shown ORDER BY case_id NOT IN (FROM first), random() LIMIT {most}",

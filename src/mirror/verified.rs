@@ -6,7 +6,7 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::state::{State, batch, execute};
-use super::verifications::{MONTH, OF_CASE};
+use super::verifications::{MONTH, OF_CASE, SAMPLED_CASES};
 use super::wanted::IS_GONE;
 use crate::error::Result;
 use crate::scope::{REVENUE, REVENUE_SUMS};
@@ -199,7 +199,7 @@ impl Verified<'_> {
 }
 
 /// SQL for the differences `v` that do not stand after a verification: it has compared the same and knows what came of it,
-/// or nobody will any more, because the table is disabled, the month of signed cases is too old, or nothing says what a
+/// or nobody will any more, because the table is disabled, no search shows the case, the month of signed cases is too old, or nothing says what a
 /// month of a journal should come to. A table that is forbidden or absent may be read again.
 fn no_longer_stands(at: Timestamp) -> String {
     format!(
@@ -213,8 +213,7 @@ fn no_longer_stands(at: Timestamp) -> String {
            (SELECT '{SIGNED_CASES}' || strftime(month - INTERVAL {} MONTH, '%Y-%m') \
             FROM report.calendar WHERE starts_at <= {at} AND ends_at > {at}) \
          OR contains(v.subject, '{OF_CASE}') \
-           AND try_cast(split_part(v.subject, '{OF_CASE}', 2) AS BIGINT) NOT IN \
-             (SELECT case_id FROM sync.seen WHERE removed IS NOT TRUE) \
+           AND try_cast(split_part(v.subject, '{OF_CASE}', 2) AS BIGINT) NOT IN ({SAMPLED_CASES}) \
          OR v.subject LIKE '%/%/%' AND NOT EXISTS (SELECT 1 FROM sync.journal_months m \
            WHERE m.wanted AND NOT {IS_GONE} \
              AND v.subject = m.table_name || ' ' || {MONTH} AND m.no_control_at IS NULL)",
