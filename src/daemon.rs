@@ -343,9 +343,10 @@ async fn hooks_of(session: &Arc<Session>) -> Result<Option<Hooked>> {
     session.take_left_hints().await?;
     let Some(address) = session.config().serve.webhooks else { return Ok(None) };
     let bound = http::Bound::to(address, "serve.webhooks").await?;
-    tracing::info!(address = %bound.address()?, "webhooks are taken");
     let queue = session.hint_queue()?;
     let token = session.webhook_token()?;
+    // Whoever reads this may ask for their address (`casemirror webhooks url`).
+    tracing::info!(address = %bound.address()?, "webhooks are taken");
     let zone = session.config().source.time_zone.clone();
     let public = session.config().serve.public_url.as_ref();
     let subscribed = public.map(|url| Address::below(url, token.clone()));
