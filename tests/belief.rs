@@ -115,16 +115,17 @@ fn cases_that_are_hidden_batch_by_batch_count_together() {
     assert!(shown(&output).contains("reconcile.max_removed"), "{}", shown(&output));
 }
 
+fn says_that_no_case_has_texts(world: &World) {
+    let path = "/api/DynamicSaleText/Cases/*/UseDynamicSaleText";
+    always(world, path, garbage(r#"{"Value": false}"#));
+}
+
 #[test]
 fn a_condition_that_turns_false_everywhere_at_once_empties_no_table() {
     let world = mirrored(30);
     let texts = count(&world, "dynamic_sale_texts");
     assert!(texts >= 10, "{texts}");
-    always(
-        &world,
-        "/api/DynamicSaleText/Cases/*/UseDynamicSaleText",
-        garbage(r#"{"Value": false}"#),
-    );
+    says_that_no_case_has_texts(&world);
     for case in shown_cases(&world) {
         change(&world, case, Facet::Description);
     }
@@ -141,16 +142,10 @@ fn a_condition_that_turns_false_everywhere_at_once_empties_no_table() {
 #[test]
 fn what_a_condition_held_is_read_once_more_when_it_holds_again() {
     let world = mirrored(30);
-    always(
-        &world,
-        "/api/DynamicSaleText/Cases/*/UseDynamicSaleText",
-        garbage(r#"{"Value": false}"#),
-    );
+    says_that_no_case_has_texts(&world);
     let read_again = "INSERT INTO sync.fetched_marks (table_name, status, mark, forgotten) \
         VALUES ('dynamic_sale_text_use', 'full', 1, 0); UPDATE sync.seen SET dirty = true";
-    let store = duckdb::Connection::open(world.path("data/store.duckdb")).unwrap();
-    store.execute_batch(read_again).unwrap();
-    drop(store);
+    alter(&world, read_again);
     assert_status(&world.run(&["sync"]), 3);
     let held = "SELECT count(*) FROM sync.failures WHERE table_name = 'dynamic_sale_texts'";
     assert!(one::<i64>(&world.store(), held) > 0);
@@ -167,11 +162,7 @@ fn what_a_condition_held_is_read_once_more_when_it_holds_again() {
 #[test]
 fn a_condition_that_stays_false_is_believed_when_it_is_said_again() {
     let world = mirrored(30);
-    always(
-        &world,
-        "/api/DynamicSaleText/Cases/*/UseDynamicSaleText",
-        garbage(r#"{"Value": false}"#),
-    );
+    says_that_no_case_has_texts(&world);
     for case in shown_cases(&world) {
         change(&world, case, Facet::Description);
     }

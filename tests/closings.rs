@@ -9,6 +9,7 @@ use std::process::Command;
 use casemirror::sandbox::{Control, Journal, JournalEdit, Rule};
 use serde::Deserialize;
 
+use crate::evidence::alter;
 use crate::readers::python;
 use crate::support::daemon::Daemon;
 use crate::support::follow::{assert_status, unthrottled};
@@ -327,9 +328,7 @@ fn what_is_closed_stays_closed_while_another_level_is_mirrored() {
     // Columns that were redefined, and read again since.
     let redefined = "UPDATE sync.resources SET definition = 1; UPDATE sync.columns SET since = 1; \
                      UPDATE sync.journal_months SET definition = 1";
-    let store = duckdb::Connection::open(world.path("data/store.duckdb")).unwrap();
-    store.execute_batch(redefined).unwrap();
-    drop(store);
+    alter(&world, redefined);
     world.publish_snapshots();
     assert_status(&close(&world, &last, &[]), 0);
     let statement = |world: &World| {

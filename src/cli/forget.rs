@@ -66,16 +66,12 @@ pub(super) async fn run(args: &Forget, config: Config, quiet: bool) -> Result<u8
     };
     let stay_in_snapshots = session.leaves_erased_values();
     session.close().await?;
+    let lake_told = lake_told(&lake);
+    if published.is_err() {
+        print(&lake_told)?;
+    }
     let mut text = String::new();
-    let published = match published {
-        Ok(published) => published,
-        Err(error) => {
-            let (told, _) = lake_told(&lake);
-            print(&told)?;
-            return Err(error);
-        }
-    };
-    match published {
+    match published? {
         Some(published) => {
             // Writing to a String does not fail.
             let _ = writeln!(
@@ -94,26 +90,20 @@ pub(super) async fn run(args: &Forget, config: Config, quiet: bool) -> Result<u8
     if stay_in_snapshots? {
         let _ = writeln!(text, "{STAY_IN_SNAPSHOTS}");
     }
-    let (told, is_done) = lake_told(&lake);
-    print(&(text + &told + OUT_OF_REACH))?;
+    print(&(text + &lake_told + OUT_OF_REACH))?;
     // The forgetting is done, but incomplete (docs/architecture.md, "Commands").
-    Ok(if is_done { 0 } else { 3 })
+    Ok(if lake.is_ok() { 0 } else { 3 })
 }
 
-/// What became of it in the lake, and whether nothing is left there.
-fn lake_told(lake: &Result<Option<Carried>>) -> (String, bool) {
+/// What became of it in the lake.
+fn lake_told(lake: &Result<Option<Carried>>) -> String {
     match lake {
-        Ok(None) => (String::new(), true),
-        Ok(Some(_)) => {
-            ("the lake has nothing of it, and no snapshot or file of before\n".to_owned(), true)
-        }
-        Err(error) => (
-            format!(
-                "the lake still holds it: {}; the next publishing to it takes it out: `casemirror lake \
-                 publish`, or the next `sync` or `run`\n",
-                error.chain()
-            ),
-            false,
+        Ok(None) => String::new(),
+        Ok(Some(_)) => "the lake has nothing of it, and no snapshot or file of before\n".to_owned(),
+        Err(error) => format!(
+            "the lake still holds it: {}; the next publishing to it takes it out: `casemirror lake \
+             publish`, or the next `sync` or `run`\n",
+            error.chain()
         ),
     }
 }
