@@ -1,13 +1,13 @@
 //! Commands that are typed while `run` holds the store: what they print and how they end is what they
 //! would print and end with on their own (docs/architecture.md, "Commands").
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::Output;
 
 use casemirror::sandbox::{Act, Fault, Journal, JournalEdit};
 use serde_json::Value;
 
-use crate::support::daemon::{Daemon, without_figures};
+use crate::support::daemon::{Daemon, signal, without_figures};
 use crate::support::follow::{
     UNTHROTTLED, assert_status, calls, hold, shown_cases, start, unthrottled,
 };
@@ -203,6 +203,45 @@ fn journals_that_are_forwarded_are_read_into_the_daemons_mirror() {
     let restated = "SELECT column_name FROM report.journal_restatements";
     assert_eq!(one::<String>(&world.published(), restated), "payment");
     daemon.stop();
+    world.assert_equal();
+}
+
+/// One has its turn, the other waits for it.
+#[test]
+fn a_caller_who_is_interrupted_takes_along_what_it_asked_for() {
+    let world = World::with(unthrottled(8));
+    world.configure_eager("");
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    hold(&world, "call", &format!("/api/Cases/{}/Activities", shown_cases(&world)[0]), 1);
+    let begun = start(&world, &["sync", "--full"]);
+    assert!(world.wait(world.sandbox.wait_until_held("call")));
+    let mut waiting = start(&world, &["verify", "--sample", "0"]);
+    let mut said = String::new();
+    let mut lines = BufReader::new(waiting.stderr.take().unwrap());
+    lines.read_line(&mut said).unwrap();
+    assert!(said.contains("waiting for its current calls"), "{said}");
+    for caller in [waiting, begun] {
+        signal(caller.id(), "INT");
+        let output = caller.wait_with_output().unwrap();
+        assert_status(&output, 1);
+        assert!(output.stdout.is_empty(), "{}", shown(&output));
+        said.push_str(&shown(&output));
+    }
+    lines.read_to_string(&mut said).unwrap();
+    assert_eq!(
+        said.matches("stopped; what is committed stays, and the daemon").count(),
+        2,
+        "{said}"
+    );
+    world.sandbox.release("call");
+    let log = || std::fs::read_to_string(world.path("daemon.log")).unwrap();
+    daemon.wait_until("the run has ended", || log().contains("who asked for this has left"));
+    daemon.wait_until_idle();
+    daemon.stop();
+    let ended = "SELECT string_agg(command || ' ' || outcome, ', ') FROM sync.runs \
+                 WHERE command IN ('sync', 'verify')";
+    assert_eq!(one::<String>(&world.store(), ended), "sync interrupted");
     world.assert_equal();
 }
 

@@ -17,6 +17,8 @@ pub(crate) enum Interrupt {
 pub struct Signals {
     latest: watch::Receiver<i64>,
     interrupt: watch::Receiver<Interrupt>,
+    /// Whether who asked for the work waits for it no more.
+    left: watch::Receiver<bool>,
 }
 
 /// The number of the last page of a feed that moved something. Clones tell the same listeners.
@@ -71,7 +73,12 @@ impl Controls {
 
     /// A listener.
     pub(crate) fn listen(&self) -> Signals {
-        Signals { latest: self.notifier.0.subscribe(), interrupt: self.interrupt.subscribe() }
+        let (_, stays) = watch::channel(false);
+        Signals {
+            latest: self.notifier.0.subscribe(),
+            interrupt: self.interrupt.subscribe(),
+            left: stays,
+        }
     }
 }
 
@@ -81,22 +88,28 @@ impl Signals {
         Controls::alone().listen()
     }
 
+    /// The same, of work that nobody needs once `left` holds: it is cancelled then.
+    pub(crate) fn until_left(self, left: watch::Receiver<bool>) -> Signals {
+        Signals { left, ..self }
+    }
+
     /// The number of the last poll that moved something.
     pub(crate) fn latest(&self) -> i64 {
         *self.latest.borrow()
     }
 
     pub(crate) fn interrupt(&self) -> Interrupt {
-        *self.interrupt.borrow()
+        if *self.left.borrow() { Interrupt::Cancel } else { *self.interrupt.borrow() }
     }
 
     /// Waits for a page beyond `handled`, or for an interrupt stronger than `interrupt`. For ever, where nobody
     /// is left to say so.
     pub(crate) async fn beyond(&mut self, handled: i64, interrupt: Interrupt) {
-        let Signals { latest, interrupt: interrupts } = self;
+        let Signals { latest, interrupt: interrupts, left } = self;
         tokio::select! {
             () = until(latest, |latest| *latest > handled) => {}
             () = until(interrupts, |now| *now > interrupt) => {}
+            () = until(left, |left| *left), if interrupt < Interrupt::Cancel => {}
         }
     }
 }
@@ -128,6 +141,19 @@ mod tests {
             signals.beyond(3, Interrupt::Cancel),
         );
         assert!(nothing.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_is_cancelled_and_other_work_is_not() {
+        let controls = Controls::alone();
+        let (leaves, left) = watch::channel(false);
+        let (mut asked, own) = (controls.listen().until_left(left), controls.listen());
+        assert_eq!(asked.interrupt(), Interrupt::None);
+        leaves.send_replace(true);
+        asked.beyond(0, Interrupt::Preempt).await;
+        assert_eq!((asked.interrupt(), own.interrupt()), (Interrupt::Cancel, Interrupt::None));
+        controls.set(Interrupt::Preempt);
+        assert_eq!(asked.interrupt(), Interrupt::Cancel, "not weaker than that it was left");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,11 +1,12 @@
 //! Takes over what other commands hand to the daemon.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::BufReader;
+use tokio::io::{AsyncRead, AsyncReadExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::place::Bound;
@@ -53,7 +54,7 @@ impl Server {
                     let server = Arc::clone(&server);
                     served.spawn(async move {
                         if let Err(error) = server.serve::<C>(stream).await {
-                            // The caller has gone; what it asked for is done all the same.
+                            // The caller has left.
                             tracing::debug!(reason = error.chain(), "a caller was not answered");
                         }
                     });
@@ -77,8 +78,9 @@ impl Server {
         let (printer, mut frames) = Printer::to_caller();
         let turn = Turn::default();
         let mut telling = Telling::of(&self.host.session, &turn);
+        let (leaves, left) = watch::channel(false);
         let work = async {
-            let done = self.answer::<C>(request, printer.clone(), turn).await;
+            let done = self.answer::<C>(request, printer.clone(), turn, left).await;
             let status = printer.status(done);
             printer.frame(Frame::Exit(status));
         };
@@ -98,8 +100,17 @@ impl Server {
                 }
             }
         };
-        let ((), written) = tokio::join!(work, write_all);
-        written
+        let served = async { tokio::join!(work, write_all).1 };
+        let leaving = async {
+            end_of(&mut read).await;
+            leaves.send_replace(true);
+            // What it asked for ends, in its own time.
+            std::future::pending::<Infallible>().await
+        };
+        tokio::select! {
+            written = served => written,
+            never = leaving => match never {},
+        }
     }
 
     async fn answer<C: Forwarded>(
@@ -107,6 +118,7 @@ impl Server {
         request: Request<serde_json::Value>,
         out: Printer,
         turn: Turn,
+        left: watch::Receiver<bool>,
     ) -> Result<u8> {
         let Request { version, command, keys } = request;
         let own = env!("CARGO_PKG_VERSION");
@@ -138,11 +150,17 @@ impl Server {
         let work = Box::new(move |host: Host| -> futures::future::BoxFuture<'static, ()> {
             Box::pin(async move {
                 turn.begins();
-                // The caller may have gone meanwhile.
+                // The caller may have left meanwhile.
                 let _ = reply.send(command.execute(host, out).await);
             })
         });
-        self.jobs.send(Job { work }).await.map_err(|_| stopped())?;
+        self.jobs.send(Job { work, left }).await.map_err(|_| stopped())?;
         done.await.map_err(|_| stopped())?
     }
+}
+
+/// Reads on to where a caller, who has nothing more to say, has left.
+async fn end_of(read: &mut (impl AsyncRead + Unpin)) {
+    let mut rest = [0; 64];
+    while read.read(&mut rest).await.is_ok_and(|length| length > 0) {}
 }

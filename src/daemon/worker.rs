@@ -39,6 +39,8 @@ const LONGEST_POSTPONED: Duration = Duration::from_secs(3600);
 /// Work that another command forwarded, to be done in its turn.
 pub(crate) struct Job {
     pub(crate) work: Box<dyn FnOnce(Host) -> BoxFuture<'static, ()> + Send>,
+    /// Whether who asked for it waits for it no more: it is not begun then, and ends early.
+    pub(crate) left: watch::Receiver<bool>,
 }
 
 pub(super) struct Worker {
@@ -127,7 +129,7 @@ impl Worker {
                 }
                 Next::Job => {
                     if let Some(job) = memory.jobs.pop_front() {
-                        self.run_job(&mut memory, job).await?;
+                        self.run_job(&mut memory, job).await;
                     }
                 }
                 Next::Cycle => self.run_cycle(&mut memory).await?,
@@ -244,17 +246,25 @@ impl Worker {
         }
     }
 
-    async fn run_job(&mut self, memory: &mut Memory, job: Job) -> Result<()> {
+    async fn run_job(&mut self, memory: &mut Memory, job: Job) {
+        if *job.left.borrow() {
+            return;
+        }
         self.controls.set(Interrupt::None);
         let host = Host {
             session: Arc::clone(&self.session),
-            signals: self.controls.listen(),
+            signals: self.controls.listen().until_left(job.left.clone()),
             controls: Some(Arc::clone(&self.controls)),
             handled: Some(memory.handled),
             pulse: Some(Arc::clone(&self.pulse)),
         };
         self.supervise(memory, (job.work)(host), false).await;
-        Ok(())
+        if *job.left.borrow() {
+            tracing::info!(
+                "who asked for this has left: it was ended, and the daemon goes on from there"
+            );
+            memory.interrupted = true;
+        }
     }
 
     /// Awaits work; asks it to end early when a schedule falls due, and, where it is the daemon's own,

@@ -114,9 +114,7 @@ impl Daemon<'_> {
 
     /// Sends a signal to it.
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.id().to_string();
-        let sent = std::process::Command::new("kill").args(["-s", name, &id]).status().unwrap();
-        assert!(sent.success());
+        signal(self.id(), name);
     }
 
     /// Waits for its end.
@@ -138,6 +136,13 @@ impl Daemon<'_> {
         assert_eq!(status.code(), Some(0), "{}", self.log());
         assert!(!self.world.path("data/store.duckdb.sock").exists());
     }
+}
+
+/// Sends a signal to a process.
+pub(crate) fn signal(id: u32, name: &str) {
+    let id = id.to_string();
+    let sent = std::process::Command::new("kill").args(["-s", name, &id]).status().unwrap();
+    assert!(sent.success());
 }
 
 impl Drop for Daemon<'_> {
