@@ -12,8 +12,10 @@ use crate::error::{Error, Kind};
 
 /// How much of what the service said is shown, in characters.
 const LONGEST_SAYING: usize = 300;
-/// How much of an answer is shown that is not what was expected, in characters.
-const LONGEST_EXCERPT: usize = 80;
+/// How much of a permission is shown that is said to be missing, in characters.
+const LONGEST_PERMISSION: usize = 80;
+/// A secret of fewer characters stands in any text: taking it out would show it, and garble the text.
+const SHORTEST_SECRET: usize = 4;
 
 /// What a permission lets do, as the reference names it.
 const ACCESSES: [&str; 2] = ["Read", "Write"];
@@ -49,10 +51,10 @@ impl Refusal {
             }
             // Of a record that was cut off it cannot be told what is a message.
             Err(_) if matches!(body.trim_ascii_start().first(), Some(b'{' | b'[')) => String::new(),
-            Err(_) => excerpt_within(body, LONGEST_SAYING, secrets),
+            Err(_) => excerpt(body, LONGEST_SAYING, secrets),
         };
         for permission in &mut permissions {
-            *permission = safe_text(permission, LONGEST_EXCERPT, secrets);
+            *permission = safe_text(permission, LONGEST_PERMISSION, secrets);
         }
         permissions.retain(|permission| permission != REDACTED);
         permissions.sort();
@@ -113,12 +115,8 @@ pub(crate) fn refusal(error: &Error) -> Option<&Refusal> {
     None
 }
 
-/// The beginning of an answer that is not what was expected, in one printable line.
-pub(super) fn excerpt(body: &[u8], secrets: &[&str]) -> String {
-    excerpt_within(body, LONGEST_EXCERPT, secrets)
-}
-
-fn excerpt_within(body: &[u8], longest: usize, secrets: &[&str]) -> String {
+/// The beginning of a text, in one printable line.
+fn excerpt(body: &[u8], longest: usize, secrets: &[&str]) -> String {
     // A secret is longer than a character: what is read beyond the excerpt lets one be found that
     // begins inside it.
     let read = &body[..body.len().min(longest * 4 + 8_192)];
@@ -126,8 +124,11 @@ fn excerpt_within(body: &[u8], longest: usize, secrets: &[&str]) -> String {
 }
 
 /// Text of others in one printable line of at most `longest` characters, without secrets and
-/// personal data.
+/// personal data; none of it where a secret is too short to be found in it.
 pub(super) fn safe_text(text: &str, longest: usize, secrets: &[&str]) -> String {
+    if secrets.iter().any(|secret| (1..SHORTEST_SECRET).contains(&secret.len())) {
+        return String::new();
+    }
     let mut text = text.to_owned();
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
         for written in spellings(secret) {
@@ -387,7 +388,10 @@ mod tests {
         let body = br#"{"Message": "client s3cret is unknown"}"#;
         let refusal = Refusal::read(400, body, &["s3cret", ""]);
         assert_eq!(refusal.said, "client *** is unknown");
-        assert_eq!(excerpt(b"<html>s3cret</html>", &["s3cret"]), "<html>***</html>");
+        let page = excerpt(b"<html>s3cret</html>", LONGEST_SAYING, &["s3cret"]);
+        assert_eq!(page, "<html>***</html>");
+        // One of a letter or two would be shown by the places where something was taken out.
+        assert_eq!(Refusal::read(400, body, &["is"]).to_string(), "HTTP 400 Bad Request");
     }
 
     #[test]
@@ -407,8 +411,8 @@ mod tests {
 
     #[test]
     fn a_secret_cut_by_the_end_of_the_excerpt_is_blotted_out() {
-        let body = format!("{}s3cret-and-long", "x".repeat(LONGEST_EXCERPT - 3));
-        assert!(!excerpt(body.as_bytes(), &["s3cret-and-long"]).contains("s3c"));
+        let body = format!("{}s3cret-and-long", "x".repeat(97));
+        assert!(!excerpt(body.as_bytes(), 100, &["s3cret-and-long"]).contains("s3c"));
     }
 
     #[test]

@@ -11,11 +11,13 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::refusal::{Refusal, excerpt};
+use super::refusal::Refusal;
 use super::request::Method;
 use super::retry_after::asked_wait;
 use super::transport::{Outgoing, Transport};
+use super::validate::faulty_json;
 use crate::error::{Error, Kind, Result};
+use crate::text::without_bom;
 
 /// A token is some kilobytes at most.
 const LARGEST_ANSWER: usize = 1 << 20; // 1 MiB
@@ -201,14 +203,13 @@ impl Tokens {
                     state.refresh = Some(refresh);
                     return state.take_in(answer, asked);
                 }
-                // `invalid_grant`, or whatever the service says of an expired one.
-                Err(error) if error.kind() == Kind::Credentials => {
+                // `invalid_grant`, or whatever the service says of an expired one or of such a grant at all.
+                Err(error) if matches!(error.kind(), Kind::Credentials | Kind::BadAnswer) => {
                     tracing::debug!(reason = error.chain(), "refresh token not taken");
                 }
-                Err(error) => {
-                    state.refresh = Some(refresh);
-                    return Err(error);
-                }
+                // Whatever it is that fails, the credentials are tried next: nothing else could tell that the
+                // refresh token is what the service cannot do with.
+                Err(error) => return Err(error),
             }
         }
         let form = [
@@ -258,16 +259,13 @@ impl Tokens {
             let kind = kind_of_refusal(&refusal);
             return Err(within(Error::caused(kind, "the service refused it", refusal)));
         }
-        match serde_json::from_slice::<TokenAnswer>(&incoming.body) {
+        let body = without_bom(incoming.body);
+        match serde_json::from_slice::<TokenAnswer>(&body) {
             Ok(answer) if !answer.access_token.expose_secret().is_empty() => Ok((answer, asked)),
-            // The cause of a failed parse can quote the answer, and with it a token.
+            // The cause of a failed parse can quote the answer, and with it a token that nobody knows yet.
             _ => {
-                let looks_like_json = incoming.body.trim_ascii_start().starts_with(b"{");
-                let text = if looks_like_json {
-                    "the answer holds no access_token".to_owned()
-                } else {
-                    format!("the answer is no JSON object: {}", excerpt(&incoming.body, &secrets))
-                };
+                let text = faulty_json(&body, &secrets)
+                    .unwrap_or_else(|| "the answer holds no access_token".to_owned());
                 Err(within(Error::new(Kind::BadAnswer, text)))
             }
         }

@@ -29,6 +29,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Of an answer that is no success, so much is read: 64 KiB.
 const LARGEST_REFUSAL: usize = 64 * 1024;
+/// And for so long it is waited for.
+const LONGEST_REFUSAL_WAIT: Duration = Duration::from_secs(2);
 /// So many bytes are made room for before they come, at most.
 const LARGEST_PROMISED: usize = 16 << 20; // 16 MiB
 
@@ -190,31 +192,33 @@ impl Transport {
         let promised = response.content_length().and_then(|bytes| usize::try_from(bytes).ok());
         let promised = promised.unwrap_or_default().min(most.bytes).min(LARGEST_PROMISED);
         let mut body = BytesMut::with_capacity(promised);
-        loop {
-            let chunk = match response.chunk().await {
-                Ok(Some(chunk)) => chunk,
-                Ok(None) => break,
-                // The status has been told, whatever became of the text.
-                Err(_) if !status.is_success() => break,
-                Err(error) => return Err(broken_line(error)),
-            };
+        if !status.is_success() {
+            // The status has been told, and how long to wait, whatever becomes of the text.
+            let text = refusal_text(&mut response, &mut body);
+            let _ = tokio::time::timeout(LONGEST_REFUSAL_WAIT, text).await;
+            let body = unpacked(&headers, body.freeze(), most, &mut share).unwrap_or_default();
+            return Ok((status, proven, headers, body));
+        }
+        while let Some(chunk) = response.chunk().await.map_err(broken_line)? {
             if body.len() + chunk.len() > most.bytes {
-                if !status.is_success() {
-                    body.extend_from_slice(&chunk[..most.bytes - body.len()]);
-                    break;
-                }
                 return Err(too_large(most));
             }
             share.grow_to(body.len() + chunk.len())?;
             body.extend_from_slice(&chunk);
         }
-        let body = match unpacked(&headers, body.freeze(), most, &mut share) {
-            Ok(body) => share.keep(body),
-            // The status has been told, whatever became of the text.
-            Err(_) if !status.is_success() => Bytes::new(),
-            Err(error) => return Err(error),
-        };
-        Ok((status, proven, headers, body))
+        let body = unpacked(&headers, body.freeze(), most, &mut share)?;
+        Ok((status, proven, headers, share.keep(body)))
+    }
+}
+
+/// Reads on to the end of the text of a refusal, or what is there of it, into `text`.
+async fn refusal_text(response: &mut reqwest::Response, text: &mut BytesMut) {
+    while let Ok(Some(chunk)) = response.chunk().await {
+        let room = LARGEST_REFUSAL - text.len();
+        text.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if chunk.len() > room {
+            return;
+        }
     }
 }
 

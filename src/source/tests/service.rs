@@ -133,6 +133,11 @@ impl Service {
 
     /// Gives tokens and leaves every other call without answer; the receiver tells how many came.
     pub(crate) async fn silent() -> (Self, watch::Receiver<usize>) {
+        Self::stalling(b"").await
+    }
+
+    /// The same after these bytes of an answer.
+    pub(crate) async fn stalling(answer: &'static [u8]) -> (Self, watch::Receiver<usize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (count, counted) = watch::channel(0);
@@ -145,6 +150,7 @@ impl Service {
                     stream.write_all(&token_answer()).await.unwrap();
                 } else {
                     count.send_modify(|count| *count += 1);
+                    stream.write_all(answer).await.unwrap();
                     open.push(stream);
                 }
             }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
+use rstest::rstest;
 
 use super::service::{SECRET, Service, json, request, status};
 use crate::error::Kind;
@@ -180,8 +181,17 @@ async fn an_expired_token_is_renewed_with_the_refresh_token() {
     assert_eq!(used, ["Bearer first", "Bearer second", "Bearer third", "Bearer third"]);
 }
 
+/// Reference 5.1.6: a refresh token need not be used, and so it must not stand in the way.
+#[rstest]
+#[case::invalid_grant(400, r#"{"error": "invalid_grant"}"#)]
+#[case::no_such_grant(404, "")]
+#[case::it_breaks(500, "")]
+#[case::a_page(200, "<html></html>")]
 #[tokio::test]
-async fn an_invalid_grant_leads_back_to_the_credentials() {
+async fn a_refresh_that_fails_leads_back_to_the_credentials(
+    #[case] code: u16,
+    #[case] answer: &'static str,
+) {
     let grants = std::sync::Arc::new(Mutex::new(Vec::new()));
     let log = grants.clone();
     let service = Service::bare(move |call| {
@@ -192,7 +202,7 @@ async fn an_invalid_grant_leads_back_to_the_credentials() {
         let mut log = log.lock().unwrap();
         log.push(grant.clone());
         match (grant.as_str(), log.len()) {
-            ("refresh_token", _) => status(400, r#"{"error": "invalid_grant"}"#),
+            ("refresh_token", _) => status(code, answer),
             (_, 1) => json(
                 r#"{"access_token": "first", "expires_in": 9, "refresh_token": "r",
                     "refresh_token_expires_in": 3600}"#,
@@ -246,12 +256,30 @@ async fn a_replayed_feed_call_is_two_calls_in_the_ledger() {
     assert_eq!(statuses, [Some(401), Some(200)]);
 }
 
+#[rstest]
+#[case::another_field(r#"{"token": "very-s3cret"}"#)]
+#[case::a_bare_text(r#""very-s3cret""#)]
+#[case::a_form("access_token=very-s3cret&expires_in=1200")]
+#[case::cut_off(r#"{"access_token": "very-s3cret"#)]
 #[tokio::test]
-async fn an_answer_without_token_is_a_bad_answer_that_shows_nothing_of_it() {
-    let service = Service::bare(|_| json(r#"{"token": "very-s3cret"}"#)).await;
+async fn an_answer_without_token_is_a_bad_answer_that_shows_nothing_of_it(
+    #[case] answer: &'static str,
+) {
+    let service = Service::bare(move |_| json(answer)).await;
     let error = service.client().send(&request()).await.unwrap_err();
     assert_eq!(error.kind(), Kind::BadAnswer);
-    assert!(!format!("{error:?}").contains("very-s3cret"));
+    assert!(!format!("{error:?}").contains("very-s3cret"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_token_behind_a_byte_order_mark_is_one() {
+    let service = Service::bare(|call| {
+        let token = "\u{feff}{\"access_token\": \"first\", \"expires_in\": 1200}";
+        if call.path.ends_with("/authtoken") { json(token) } else { json("[]") }
+    })
+    .await;
+    service.client().send(&request()).await.unwrap();
+    assert_eq!(service.calls()[0].header("authorization"), "Bearer first");
 }
 
 #[tokio::test]
