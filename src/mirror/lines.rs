@@ -292,9 +292,9 @@ impl Lines<'_> {
     }
 }
 
-/// Pairs lines of one content, then of one key, each in order; lines without a key are as if of one.
-/// Of a month that is not complete the
-/// mirrored lines that have no pair stay, behind those of the answer.
+/// Pairs lines of one content, then of one key, each in order; lines without a key are as if of one. What an incomplete
+/// answer lacks is there still: of such a month only a key that one line has, here and there, says that they are the same
+/// one. The mirrored lines that have no pair stay, behind those of the answer.
 const PAIRS: &str = "\
 CREATE OR REPLACE TEMP TABLE line_pairs AS
 SELECT n.line AS new_row, o.line AS old_row, n.journal_level, n.journal_id, n.journal_month,
@@ -308,13 +308,19 @@ INSERT INTO temp.line_pairs
 SELECT n.line, o.line, n.journal_level, n.journal_id, n.journal_month, n.number, o.number, o.line_id
 FROM (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, own_key
                                    ORDER BY number) AS nth
-      FROM (SELECT *, coalesce(line_key, '') AS own_key FROM temp.new_lines) l
+      FROM (SELECT *, coalesce(line_key, '') AS own_key,
+              count(*) OVER (PARTITION BY journal_level, journal_id, journal_month, line_key) AS alike
+            FROM temp.new_lines) l
       WHERE NOT EXISTS (SELECT 1 FROM temp.line_pairs p WHERE p.new_row = l.line)) n
 JOIN (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, own_key
                                    ORDER BY number) AS nth
-      FROM (SELECT *, coalesce(line_key, '') AS own_key FROM temp.old_lines) l
+      FROM (SELECT *, coalesce(line_key, '') AS own_key,
+              count(*) OVER (PARTITION BY journal_level, journal_id, journal_month, line_key) AS alike
+            FROM temp.old_lines) l
       WHERE NOT EXISTS (SELECT 1 FROM temp.line_pairs p WHERE p.old_row = l.line)) o
-  USING (journal_level, journal_id, journal_month, own_key, nth);
+  USING (journal_level, journal_id, journal_month, own_key, nth)
+JOIN temp.stage_months c USING (journal_level, journal_id, journal_month)
+WHERE c.complete OR (own_key <> '' AND n.alike = 1 AND o.alike = 1);
 INSERT INTO temp.line_pairs
 SELECT NULL, o.line, o.journal_level, o.journal_id, o.journal_month,
   coalesce(n.lines, 0) + row_number() OVER (PARTITION BY o.journal_level, o.journal_id,

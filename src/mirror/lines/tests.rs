@@ -318,6 +318,26 @@ fn an_incomplete_answer_takes_no_annotation_and_no_place() {
     assert_eq!(query(&mirror.conn, places, |row| row.get::<_, i64>(0)).unwrap(), [0]);
 }
 
+/// What it lacks is there still: another line of the same key, or of none, is no change of that one.
+#[test]
+fn an_incomplete_answer_puts_no_line_in_place_of_another() {
+    let mut mirror = Mirror::new();
+    let keyless = |duration| Said { key: None, ..Said::of(0, duration, &[]) };
+    let whole = [Said::of(1, 1, &[]), Said::of(1, 2, &[7]), keyless(3), Said::of(2, 4, &[])];
+    mirror.complete(&whole);
+    let before = mirror.lines();
+    assert_eq!(before[3], (4, "2/4".to_owned()));
+    let seen = [Said::of(1, 1, &[]), Said::of(1, 5, &[]), keyless(6), Said::of(2, 8, &[])];
+    mirror.read(&seen, false);
+    let mut lines = mirror.lines();
+    lines.sort();
+    assert_eq!(lines[..3], before[..3]);
+    // The one of a key that no other has is known by it.
+    assert_eq!((lines.len(), &lines[3]), (6, &(4, "2/8".to_owned())), "{lines:?}");
+    mirror.complete(&whole);
+    assert_eq!(mirror.lines(), before);
+}
+
 /// What becomes of a month between two readings; places are taken modulo what is there.
 #[derive(Debug, Clone)]
 enum Edit {
