@@ -33,6 +33,8 @@ pub enum Kind {
     Refused,
     /// 429, or a feed call that was held back.
     Throttled,
+    /// A call that was not made: the platform wants none for longer than one waits (`Retry-After`).
+    RetryAfter,
     /// No connection: DNS, refused, reset, closed in mid-answer.
     Unreachable,
     /// TLS failed: unknown authority, wrong name, expired.
@@ -102,6 +104,7 @@ impl Kind {
             | Kind::NotFound
             | Kind::NotAllowed
             | Kind::Refused
+            | Kind::RetryAfter
             | Kind::Tls
             | Kind::WrongId
             | Kind::Tenant
@@ -133,6 +136,7 @@ impl Kind {
             | Kind::NotAllowed
             | Kind::Refused
             | Kind::Throttled
+            | Kind::RetryAfter
             | Kind::Unreachable
             | Kind::Tls
             | Kind::Timeout
@@ -175,6 +179,10 @@ impl Kind {
             Kind::Timeout => {
                 Some("limits.timeout (journals: limits.journal_timeout) can be raised")
             }
+            Kind::RetryAfter => Some(
+                "`casemirror status` says until when; `casemirror sync --now` calls all the same. What is committed \
+                 stays",
+            ),
             Kind::BadAnswer => Some(
                 "source.base_url may point to something else than the API (a login page, a proxy)",
             ),

@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+
 pub(crate) use closing::ToClose;
 pub(crate) use exporting::export;
 pub(crate) use hinting::made_subscriptions;
@@ -60,6 +62,9 @@ pub(crate) struct Session {
     /// See [`Session::last_run`].
     last_run: AtomicI64,
 }
+
+/// A pause that the platform asks for and that soon ends need not be known to the next process.
+const SHORTEST_KEPT_HOLD: Duration = Duration::from_secs(5);
 
 /// The tables that this configuration describes.
 ///
@@ -133,6 +138,13 @@ impl Session {
         let tuning = Tuning { progress: progress.clone(), lease, ..Tuning::default() };
         let client =
             Client::with_tuning(&config.source, &config.feed, &config.limits, ledger, tuning)?;
+        let now = Timestamp::now();
+        let held = State::new(&store.connection()?)
+            .calls_held_until(config.limits.retry_after, now)?
+            .and_then(|until| Duration::try_from(until.duration_since(now)).ok());
+        if let Some(held) = held {
+            client.hold_for(held);
+        }
         let polls = Polls {
             config: Arc::clone(&config),
             store: Arc::clone(&store),
@@ -348,7 +360,26 @@ impl Session {
         ] {
             metrics::counter!("casemirror_rows_changed_total", "change" => change).increment(rows);
         }
-        self.writer.run(move |conn| RunLog::new(conn).end_run(run_id, &summary)).await
+        // Another process must not call before that either. What soon ends, each call waits for.
+        let held = self.polls.client.held_for().filter(|held| *held > SHORTEST_KEPT_HOLD);
+        let held_until = held.and_then(|held| Timestamp::now().checked_add(held).ok());
+        self.writer
+            .run(move |conn| {
+                if held_until.is_some() {
+                    State::new(conn).set_calls_held_until(held_until)?;
+                }
+                RunLog::new(conn).end_run(run_id, &summary)
+            })
+            .await
+    }
+
+    /// Forgets for how long the platform wanted no call.
+    ///
+    /// # Errors
+    /// Those of the ledger and the store.
+    pub(crate) async fn lift_holds(&self) -> Result<()> {
+        self.polls.client.lift_holds().await?;
+        self.writer.run(|conn| State::new(conn).set_calls_held_until(None)).await
     }
 
     async fn cycle(

@@ -61,7 +61,9 @@ pub(crate) struct Status {
     pub(crate) problems: Vec<String>,
     /// What waits for its turn, which is no failure.
     pub(crate) waiting: Vec<String>,
-    /// Until when the platform wants no call to the change feeds.
+    /// Until when the platform wants no call at all,
+    pub(crate) calls_held_until: Option<String>,
+    /// and no call to the change feeds.
     pub(crate) feeds_held_until: Option<String>,
     /// Since when the place of the Parquet snapshots has no new one though there should be one.
     pub(crate) parquet_behind_since: Option<String>,
@@ -201,8 +203,17 @@ impl Status {
                 shown(until)
             )
         });
+        let all_held = state.calls_held_until(config.limits.retry_after, Timestamp::now())?;
+        let all_held_text = all_held.map(|until| {
+            format!(
+                "all calls, until {}: the platform asks for it with Retry-After (`casemirror sync --now` calls all \
+                 the same)",
+                shown(until)
+            )
+        });
         let settling = lease.as_ref().and_then(LeaseStanding::waits);
-        let waiting = held_text.into_iter().chain(settling).chain(waits(&pending)).collect();
+        let holds = all_held_text.into_iter().chain(held_text);
+        let waiting = holds.chain(settling).chain(waits(&pending)).collect();
         Ok(Status {
             store: store.path().display().to_string(),
             database: config.publish.database.display().to_string(),
@@ -222,6 +233,7 @@ impl Status {
             verified,
             problems,
             waiting,
+            calls_held_until: all_held.map(shown),
             feeds_held_until: held.map(shown),
             parquet_behind_since: lag.map(|lag| shown(lag.since)),
             lake,

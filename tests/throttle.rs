@@ -8,6 +8,7 @@ use casemirror::sandbox::{Act, Fault, Options, Rule, When};
 use duckdb::Connection;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::support::follow::{UNTHROTTLED, unthrottled};
 use crate::support::{World, one, shown};
 
 const FEEDS: &str = "/api/Integrations/RecentlyModified/";
@@ -197,6 +198,54 @@ fn a_wait_of_a_thousand_years_is_cut_shown_and_lifted_by_hand() {
     assert_eq!(asked.status.code(), Some(0), "{}", shown(&asked));
     assert_eq!(world.sandbox.stats().feed.calls, 2);
     assert_eq!(status(&world)["feeds_held_until"], serde_json::Value::Null);
+}
+
+/// Calls that are not made have failed for nobody: one answer of one case must not make the totals of all others
+/// unknown.
+#[test]
+fn a_long_pause_for_all_calls_ends_the_run_and_is_kept_by_the_next_one() {
+    let world = World::with(unthrottled(12));
+    world.configure(UNTHROTTLED);
+    world.sync();
+    let known = "SELECT count(total_cost) FROM report.total_cost";
+    let before = one::<i64>(&world.published(), known);
+    assert!(before > 6, "{before}");
+    world.sandbox.fault(Rule {
+        method: None,
+        path: "/api/Properties/*/CommonConditions".to_owned(),
+        query: None,
+        nth: 3,
+        count: Some(1),
+        fault: Fault::Refuse {
+            status: 429,
+            headers: [("Retry-After".to_owned(), "900".to_owned())].into(),
+            body: String::new(),
+        },
+    });
+    let output = world.run(&["sync", "--full"]);
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    assert!(shown(&output).contains("(Retry-After)"), "{}", shown(&output));
+    let failed = one::<i64>(&world.store(), "SELECT count(*) FROM sync.failures");
+    assert!(failed <= 1, "{failed} scopes have failed, and one call was refused");
+    assert!(one::<i64>(&world.published(), known) >= before - 1);
+    world.sandbox.reset_stats();
+    let output = world.run(&["sync"]);
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    assert_eq!(world.sandbox.stats().calls, 0);
+    let output = world.run(&["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let until = status["calls_held_until"].as_str().expect("it is shown").to_owned();
+    let left = until.parse::<Timestamp>().unwrap().duration_since(Timestamp::now());
+    assert!(
+        left > SignedDuration::from_mins(10) && left <= SignedDuration::from_mins(15),
+        "{until}"
+    );
+    let text = shown(&world.run(&["status"]));
+    assert!(text.contains(&format!("all calls, until {until}")), "{text}");
+    let output = world.run(&["sync", "--now"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    world.assert_equal();
+    assert_eq!(one::<i64>(&world.published(), known), before);
 }
 
 /// The source was never asked too often, and so often that it would have been by stores that do not know

@@ -58,7 +58,7 @@ pub(crate) async fn execute(args: &Sync, host: &Host, out: &Printer) -> Result<u
         ..Options::default()
     };
     if args.now {
-        host.session.polls().client.lift_holds().await?;
+        host.session.lift_holds().await?;
     }
     let ran = host.run("sync", options).await?;
     out.print(&summary(&ran))?;

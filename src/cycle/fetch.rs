@@ -172,9 +172,7 @@ impl<'r> Fetcher<'r> {
             "it was not asked for: another call of case {case_id} was not answered in time"
         );
         for work in queue.take_case(case_id) {
-            self.answers
-                .note_failure(work.table(), case_id, FailureKind::Call(Kind::Timeout), &why)
-                .await?;
+            self.answers.note_failure(work.table(), case_id, FailureKind::NotAsked, &why).await?;
         }
         Ok(())
     }

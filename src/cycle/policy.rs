@@ -71,7 +71,9 @@ pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
         | Kind::BadAnswer
         | Kind::WrongId
         | Kind::Internal => Verdict::ScopeFailed,
-        Kind::Credentials
+        // No call is made until then: one that was not made has not failed.
+        Kind::RetryAfter
+        | Kind::Credentials
         | Kind::Usage
         | Kind::Config
         | Kind::Tenant

@@ -213,10 +213,14 @@ impl Worker {
             }
             Err(error) if ends_the_daemon(&error, memory.went_well) => Err(error),
             Err(error) => {
-                let trouble = memory.patience.fail(std::time::Instant::now());
+                let mut trouble = memory.patience.fail(std::time::Instant::now());
+                // What the platform asks for is known, where it does not want to be called.
+                if let Some(held) = self.session.polls().client.held_for() {
+                    trouble.wait = held;
+                }
                 say_trouble("following the changes", &error, trouble);
                 memory.interrupted = true;
-                memory.retry_at = Some(Timestamp::now() + trouble.wait);
+                memory.retry_at = Timestamp::now().checked_add(trouble.wait).ok();
                 Ok(())
             }
         }

@@ -95,6 +95,10 @@ const METRICS: &[(&str, &str)] = &[
     ("casemirror_feed_window_calls", "calls of the throttle's window up to now"),
     ("casemirror_feed_window_allowed", "calls that a window may have: feed.calls"),
     (
+        "casemirror_calls_held_until_timestamp_seconds",
+        "until when the platform wants no call at all; 0: it does not say",
+    ),
+    (
         "casemirror_feed_held_until_timestamp_seconds",
         "until when the platform wants no feed call; 0: it does not say",
     ),
@@ -206,8 +210,12 @@ fn set(facts: &Facts) {
     gauge!("casemirror_feed_window_calls").set(count(facts.window.calls));
     gauge!("casemirror_feed_window_allowed").set(f64::from(facts.window.allowed));
     let status = &facts.status;
-    let held = parsed(status.feeds_held_until.as_deref()).unwrap_or_default();
-    gauge!("casemirror_feed_held_until_timestamp_seconds").set(held);
+    for (name, until) in [
+        ("casemirror_feed_held_until_timestamp_seconds", &status.feeds_held_until),
+        ("casemirror_calls_held_until_timestamp_seconds", &status.calls_held_until),
+    ] {
+        gauge!(name).set(parsed(until.as_deref()).unwrap_or_default());
+    }
     gauge!("casemirror_complete").set(flag(status.complete));
     gauge!("casemirror_problems").set(count(status.problems.len()));
     gauge!("casemirror_restatements").set(count(facts.restated.changes));

@@ -7,6 +7,7 @@ pub(super) mod fetched;
 mod standing;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::scope::FeedState;
 use duckdb::{Connection, params};
@@ -41,6 +42,8 @@ const COMPLETE_TABLES: &str = "complete_tables";
 
 /// Key of `sync.meta`: what people were told.
 pub(crate) const ALERTS: &str = "alerts";
+/// Key of `sync.meta`: until when the platform wants no call at all.
+const CALLS_HELD_UNTIL: &str = "calls_held_until";
 /// Key of `sync.meta`: the webhook subscriptions that were made here.
 pub(crate) const SUBSCRIPTIONS: &str = "webhook_subscriptions";
 
@@ -162,6 +165,24 @@ impl<'c> State<'c> {
     /// Sets a value of `sync.meta`.
     pub(crate) fn set_meta(&self, key: &str, value: &str) -> Result<()> {
         super::schema::set_meta(self.conn, key, value)
+    }
+
+    /// Until when the platform wants no call at all, as `Retry-After` said and `longest` allows; `None` where that
+    /// has passed.
+    pub(crate) fn calls_held_until(
+        &self,
+        longest: Duration,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>> {
+        let until = self.meta(CALLS_HELD_UNTIL)?.and_then(|text| text.parse::<Timestamp>().ok());
+        let latest = now.checked_add(longest).unwrap_or(Timestamp::MAX);
+        Ok(until.map(|until| until.min(latest)).filter(|until| *until > now))
+    }
+
+    /// Keeps that; `None`: it takes calls.
+    pub(crate) fn set_calls_held_until(&self, until: Option<Timestamp>) -> Result<()> {
+        let text = until.map(|until| until.to_string()).unwrap_or_default();
+        self.set_meta(CALLS_HELD_UNTIL, &text)
     }
 
     /// The tables of which every scope has been read once (`report.snapshot`).

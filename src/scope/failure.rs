@@ -25,6 +25,8 @@ pub(crate) enum FailureKind {
     Incomplete,
     /// 404 where rows are mirrored: a second one has to come.
     NotFound,
+    /// It was its turn, and it was not asked, because its case hangs: what was mirrored of it before is not in doubt.
+    NotAsked,
     /// The call failed.
     Call(Kind),
 }
@@ -46,7 +48,7 @@ const CALL_KINDS: [(Kind, &str); 12] = [
 ];
 
 /// The other kinds, by the names that the store keeps.
-const OWN_KINDS: [(FailureKind, &str); 8] = [
+const OWN_KINDS: [(FailureKind, &str); 9] = [
     (FailureKind::Lag, "Lag"),
     (FailureKind::Suspect, "Suspect"),
     (FailureKind::NotShown, "NotShown"),
@@ -55,6 +57,7 @@ const OWN_KINDS: [(FailureKind, &str); 8] = [
     (FailureKind::Doubted, "Doubted"),
     (FailureKind::Incomplete, "Incomplete"),
     (FailureKind::NotFound, "NotFound"),
+    (FailureKind::NotAsked, "NotAsked"),
 ];
 
 impl FailureKind {

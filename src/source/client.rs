@@ -163,6 +163,7 @@ impl Client {
         let mut waits = self.shared.retry.waits();
         let mut sent = 0;
         let mut attempt = 1;
+        let mut before = None;
         loop {
             let failure = match self.attempt(request, &mut sent, deadline).await {
                 Ok(incoming) => {
@@ -193,6 +194,7 @@ impl Client {
                         reason = failure.error.chain(),
                         "call failed, trying again"
                     );
+                    before = Some(failure.error);
                     tokio::time::sleep(wait).await;
                     attempt += 1;
                 }
@@ -204,18 +206,37 @@ impl Client {
                         self.shared.retry.attempts,
                         started.elapsed().as_secs_f64()
                     );
-                    return Err(failure.error.within(text));
+                    // A call that was made has failed with what came of it, whatever keeps it from being made again.
+                    let error = match before {
+                        Some(error) if failure.error.kind() == Kind::RetryAfter => error,
+                        _ => failure.error,
+                    };
+                    return Err(error.within(text));
                 }
             }
         }
     }
 
-    /// Forgets for how long the source wanted no call to the feeds.
+    /// Forgets for how long the source wanted no call, to the feeds and at all.
     ///
     /// # Errors
     /// Those of the ledger.
     pub(crate) async fn lift_holds(&self) -> Result<()> {
+        self.shared.transport.limits.lift_hold();
         self.shared.ledger.lift_holds().await
+    }
+
+    /// For how long from now on the source wants no call at all; `None` where it takes them. What holds the feeds
+    /// alone is the ledger's.
+    pub(crate) fn held_for(&self) -> Option<Duration> {
+        let until = self.shared.transport.limits.retry_after()?;
+        Some(until.duration_since(Instant::now()))
+    }
+
+    /// The source has told an earlier process that it wants no call for so long from now on; `limits.retry_after` cuts
+    /// it.
+    pub(crate) fn hold_for(&self, wait: Duration) {
+        self.shared.transport.limits.wait_for(wait.min(self.shared.longest_hold));
     }
 
     /// Where calls, and the rows that they bring, are told.

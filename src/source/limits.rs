@@ -123,13 +123,14 @@ impl Limits {
     /// The next call's turn: waits until no Retry-After is in force.
     ///
     /// # Errors
-    /// [`Kind::Throttled`] when that goes beyond `deadline`.
+    /// [`Kind::RetryAfter`] when that goes beyond `deadline`.
     pub(super) async fn after_retry_at(&self, deadline: Instant) -> Result<()> {
         while let Some(until) = self.retry_after() {
             if until > deadline {
                 let seconds = until.duration_since(Instant::now()).as_secs_f64().ceil();
-                let text = format!("the service wants no call for another {seconds:.0} s");
-                return Err(Error::new(Kind::Throttled, text));
+                let text =
+                    format!("the platform wants no call for another {seconds:.0} s (Retry-After)");
+                return Err(Error::new(Kind::RetryAfter, text));
             }
             tokio::time::sleep_until(until).await;
         }
@@ -139,7 +140,7 @@ impl Limits {
     /// The turn of a call that counts towards `limits.requests_per_second`.
     ///
     /// # Errors
-    /// [`Kind::Throttled`] when the service wants no call before `deadline`.
+    /// [`Kind::RetryAfter`] when the service wants no call before `deadline`.
     pub(super) async fn acquire(&self, deadline: Instant) -> Result<()> {
         self.after_retry_at(deadline).await?;
         self.pace.ready().await;
@@ -159,8 +160,13 @@ impl Limits {
         }
     }
 
+    /// Forgets for how long the service wanted no call.
+    pub(super) fn lift_hold(&self) {
+        *self.retry_at.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Until when calls are held back; `None` when they are not.
-    fn retry_after(&self) -> Option<Instant> {
+    pub(super) fn retry_after(&self) -> Option<Instant> {
         let mut retry_at = self.retry_at.lock().unwrap_or_else(PoisonError::into_inner);
         if retry_at.is_some_and(|until| until <= Instant::now()) {
             *retry_at = None;
@@ -233,8 +239,10 @@ mod tests {
         let started = Instant::now();
         limits.wait_for(Duration::MAX);
         let error = limits.acquire(started + Duration::from_secs(60)).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Throttled);
+        assert_eq!(error.kind(), Kind::RetryAfter);
         assert_eq!(started.elapsed(), Duration::ZERO);
+        limits.lift_hold();
+        limits.acquire(started + Duration::from_secs(60)).await.unwrap();
     }
 
     async fn is_free(limits: &Limits, class: CallClass) -> bool {

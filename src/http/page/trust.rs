@@ -161,12 +161,14 @@ fn feed(facts: &Facts, times: &Times<'_>) -> Markup {
         Some(lag) if lag.error.is_none() && facts.last_polls[0].1.is_none() => Answer::Waits,
         Some(_) => Answer::Warns,
     };
+    let status = &facts.status;
+    let held = [&status.calls_held_until, &status.feeds_held_until].into_iter().flatten();
     let words = html! {
         @for (at, (feed, last)) in facts.last_polls.iter().enumerate() {
             @if at > 0 { ", " }
             (feed.as_str()) " " (times.ago(*last))
         }
-        @if let Some(until) = facts.status.feeds_held_until.as_deref().and_then(parsed) {
+        @if let Some(until) = held.filter_map(|until| parsed(until)).max() {
             "; the platform asks for a pause until " (times.at(until))
         }
     };

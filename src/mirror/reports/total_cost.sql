@@ -12,11 +12,12 @@ readable AS (
     SELECT table_name FROM sync.resources WHERE status IN ('ok', 'failing')
 ),
 failed AS (
-    -- A search that does not show a case yet, or shows it as it was, is no call that failed.
+    -- A search that does not show a case yet, or shows it as it was, is no call that failed, and neither is one that
+    -- was not made.
     SELECT DISTINCT table_name, id AS case_id
     FROM sync.failures
     WHERE part = ''
-      AND coalesce(kind, '') NOT IN ('Lag', 'NotShown', 'Suspect')
+      AND coalesce(kind, '') NOT IN ('Lag', 'NotAsked', 'NotShown', 'Suspect')
       AND NOT (table_name = 'cases' AND coalesce(kind, '') = 'Held')
       AND table_name IN (
           'cases', 'costs', 'document_costs', 'common_conditions', 'case_conditions',

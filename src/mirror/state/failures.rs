@@ -241,6 +241,17 @@ pub(in crate::mirror) fn fail(
     )?
     .pop();
     let attempts = before.as_ref().map_or(0, |(n, ..)| *n) + 1;
+    let wait = backoff(attempts as u32).max(not_before.unwrap_or_default());
+    let next = now + wait;
+    let failed = |e| db("cannot note a failure", e);
+    if kind == FailureKind::NotAsked && before.is_some() {
+        // What its last call failed with stands.
+        let again = format!(
+            "UPDATE sync.failures SET run_id = ?, attempts = ?, next_at = ?::TIMESTAMPTZ WHERE {of_scope}"
+        );
+        conn.execute(&again, params![run_id, attempts, instant_param(next)]).map_err(failed)?;
+        return Ok(next);
+    }
     // Two answers confirm each other only when they are equal and nothing else came between them.
     let same = before.filter(|(_, _, was, said)| {
         let alike = was == kind.name()
@@ -248,9 +259,6 @@ pub(in crate::mirror) fn fail(
         alike && said.as_deref() == digest
     });
     let first = same.and_then(|(_, us, ..)| Timestamp::from_microsecond(us).ok()).unwrap_or(now);
-    let wait = backoff(attempts as u32).max(not_before.unwrap_or_default());
-    let next = now + wait;
-    let failed = |e| db("cannot note a failure", e);
     conn.execute_batch(&format!("DELETE FROM sync.failures WHERE {of_scope}")).map_err(failed)?;
     conn.execute(
         "INSERT INTO sync.failures \
@@ -307,6 +315,24 @@ mod tests {
         assert_eq!(failed(), 1);
         fail(2, FailureKind::Unknown, 1);
         assert_eq!(failed(), 2, "a call that failed waits for no search");
+    }
+
+    #[test]
+    fn what_was_not_asked_leaves_what_the_last_call_failed_with() {
+        let conn = fixture::store(None, 2026..=2026);
+        let at = |second: i64| Timestamp::from_second(1_790_000_000 + second).unwrap();
+        let fail = |id, kind, second| {
+            let scope = ScopeId { table: "costs".to_owned(), id, part: String::new() };
+            let failure = Failure::new(kind, "why");
+            State::new(&conn).failures().fail(1, at(second), &scope, &failure).unwrap()
+        };
+        fail(1, FailureKind::of(Kind::Server), 0);
+        assert_eq!(fail(1, FailureKind::NotAsked, 10), at(12), "with the backoff of two attempts");
+        fail(2, FailureKind::NotAsked, 10);
+        let kinds =
+            "SELECT string_agg(kind || ' ' || attempts, ', ' ORDER BY id) FROM sync.failures";
+        let kinds: String = conn.query_row(kinds, [], |row| row.get(0)).unwrap();
+        assert_eq!(kinds, "Server 2, NotAsked 1");
     }
 
     #[test]

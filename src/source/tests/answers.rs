@@ -153,11 +153,24 @@ async fn a_hold_longer_than_our_patience_is_an_error_at_once() {
     assert_eq!(error.kind(), Kind::Throttled);
     // The next call is not even sent.
     let error = client.send(&request()).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Throttled);
+    assert_eq!(error.kind(), Kind::RetryAfter);
     // A day was asked for, and limits.retry_after is an hour.
     let chain = error.chain();
     assert!(["3600 s", "3599 s"].iter().any(|hold| chain.contains(hold)), "{chain}");
     assert!(service.calls().len() <= 2);
+}
+
+/// The rest of what it says may be waited for without end, and what it asks for must not be lost with it.
+#[tokio::test]
+async fn a_refusal_whose_text_stalls_is_one_all_the_same() {
+    let stalls = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1800\r\nContent-Length: 100\r\n\r\n{\"Mess";
+    let (service, calls) = Service::stalling(stalls).await;
+    let client = service.client();
+    let error = client.send(&request()).await.unwrap_err();
+    assert_eq!(refusal(&error).unwrap().status, 429, "{}", error.chain());
+    let error = client.send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::RetryAfter, "{}", error.chain());
+    assert_eq!(*calls.borrow(), 1, "the service wants none for half an hour");
 }
 
 #[tokio::test]

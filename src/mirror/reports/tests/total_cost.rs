@@ -160,6 +160,8 @@ fn a_search_that_failed_for_a_case_leaves_open_what_its_row_says() {
         // Answers that the search gave.
         ("Lag", closed),
         ("NotShown", closed),
+        // No call was made.
+        ("NotAsked", closed),
         ("Suspect", closed),
         ("Held", closed),
     ] {
