@@ -279,6 +279,31 @@ fn an_office_that_no_schedule_reads_is_read_before_it_is_closed() {
     assert_eq!(rows(&world.published(), "FROM report.journal_restatements"), [""; 0]);
 }
 
+/// A month that no schedule reads: what is closed already says nothing of the others.
+#[test]
+fn what_was_never_read_is_read_or_named_beside_what_is_closed_already() {
+    let (since, early) = (month(1), month(4));
+    let world = World::with(options(40));
+    world.journals_since(&format!("{since}-01"));
+    world.configure(&format!("{FEED}{BY_HAND}"));
+    assert_status(&world.run(&["sync"]), 0);
+    let of = |more: &[&str]| close(&world, &early, &[&["--kind", "depot"], more].concat());
+    let closed = "SELECT string_agg(journal_id, ',' ORDER BY journal_id) FROM report.closings";
+    assert_status(&of(&["--office", "11"]), 0);
+    assert_status(&of(&["--office", "11,12"]), 0);
+    assert_eq!(rows(&world.published(), closed), ["11,12"]);
+    let output = of(&["--office", "11,999"]);
+    assert_status(&output, 2);
+    assert!(shown(&output).contains("no journals of 999"), "{}", shown(&output));
+    assert_status(&of(&[]), 0);
+    let all = "SELECT string_agg(id, ',' ORDER BY id) FROM main.offices";
+    assert_eq!(rows(&world.published(), closed), rows(&world.published(), all));
+    // Nothing is left to be read.
+    world.sandbox.reset_stats();
+    assert_status(&of(&[]), 0);
+    assert_eq!(world.sandbox.stats().calls, 0);
+}
+
 #[test]
 fn a_pack_keeps_what_was_closed_when_it_is_opened_again() {
     let last = month(1);
@@ -382,16 +407,26 @@ fn what_is_closed_stays_closed_while_another_level_is_mirrored() {
 /// A pack holds names, so that it is written anew when somebody is forgotten.
 #[test]
 fn the_packs_of_every_level_are_written_anew_with_the_sums_that_were_closed() {
-    let last = month(1);
-    let world = by_hand();
+    assert_sums_stay(by_hand(), BY_HAND, &month(1));
+}
+
+/// Of what closes by itself the sum is asked for after that.
+#[test]
+fn the_packs_of_what_was_closed_by_itself_keep_its_sums_too() {
+    let closes = "[journals]\n";
+    assert_sums_stay(mirrored(options(40), 2, closes), closes, &month(2));
+}
+
+#[track_caller]
+fn assert_sums_stay(world: World, journals: &str, last: &str) {
     world.publish_snapshots();
-    assert_status(&close(&world, &last, &[]), 0);
+    assert_status(&close(&world, last, &[]), 0);
     world.configure(&format!(
-        "{FEED}{BY_HAND}level = \"chain\"\n[schedule]\njournals = \"* * * * * *\"\n"
+        "{FEED}{journals}level = \"chain\"\n[schedule]\njournals = \"* * * * * *\"\n"
     ));
     world.sync();
-    assert_status(&close(&world, &last, &["--force"]), 0);
-    let folders = [last.clone(), format!("{last}/chain")];
+    assert_status(&close(&world, last, &["--force"]), 0);
+    let folders = [last.to_owned(), format!("{last}/chain")];
     let before = folders.clone().map(|folder| pack(&world, &folder));
     let person: i64 = one(&world.published(), "SELECT min(id) FROM main.contacts");
     assert_status(&world.run(&["forget", "--contact", &person.to_string()]), 0);

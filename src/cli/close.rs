@@ -84,7 +84,7 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
         is_meant && judge.of(month).may_be_closed()
     };
     let to_read: Vec<i64> = known.iter().filter(to_read).map(|month| month.id).collect();
-    if known.is_empty() || !to_read.is_empty() {
+    if session.lacks_months(&of, &known)? || !to_read.is_empty() {
         let request = JournalRequest {
             from: of.month,
             to: of.month,
@@ -314,14 +314,14 @@ mod tests {
 
     fn month(journal: &str, status: &str, sum_matches: Option<bool>) -> ClosingMonth {
         ClosingMonth {
+            lines: 3,
+            was_read: true,
+            status: status.to_owned(),
+            sum_matches,
             journal: journal.to_owned(),
             id: 11,
             name: None,
-            lines: 3,
-            was_read: true,
             is_whole: false,
-            status: status.to_owned(),
-            sum_matches,
             without_control: false,
             lacks_annotations: false,
             sent_at: None,

@@ -81,7 +81,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use duckdb::Connection;
 
 pub(crate) use ahead::{lie_ahead, take_back};
-pub(crate) use closings::{ClosingMonth, Closings, MonthOf};
+pub(crate) use closings::{BY_CLOSE_DAY, ClosingMonth, Closings, MonthOf};
 #[cfg(test)]
 pub(crate) use compare::Note;
 pub(crate) use compare::{CellDifference, Cells, Line, compare, journal_lines};

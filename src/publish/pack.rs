@@ -21,6 +21,7 @@ use crate::catalog::{Catalog, EXTRA_COLUMN, Group, JOURNAL_COLUMNS, LINE_NUMBER,
 use crate::config::JournalLevel;
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Result};
+use crate::mirror::BY_CLOSE_DAY;
 use crate::scope::{Month, REVENUE, REVENUE_SUMS};
 use crate::sql::{self, db, from_micros};
 
@@ -217,7 +218,7 @@ fn sheets(catalog: &Catalog, target: &PackTarget<'_>) -> Vec<Sheet> {
         }
         if resource.table == REVENUE && !target.is_mirrored {
             let sums = catalog.get(REVENUE_SUMS);
-            sheets.extend(sums.map(|sums| as_closed(sums, REVENUE, &of)));
+            sheets.extend(sums.map(|sums| sums_as_closed(sums, &of)));
         } else if resource.table == REVENUE {
             sheets.push(Sheet {
                 name: REVENUE_SUMS.to_owned(),
@@ -274,7 +275,8 @@ fn reconciliation_as_closed(catalog: &Catalog, of: &str) -> Sheet {
                  WHEN difference = 0 THEN 'matches' ELSE 'differs' END AS status \
              FROM months ORDER BY journal_id",
             lines = closed(REVENUE),
-            sums = closed(REVENUE_SUMS),
+            sums =
+                catalog.get(REVENUE_SUMS).map_or_else(none, |sums| sums_as_closed(sums, of).query),
         ),
     }
 }
@@ -291,6 +293,35 @@ fn of(target: &PackTarget<'_>) -> String {
 /// The rows that a journal's table had when each scope of it was last closed: what was opened again since is evidence
 /// still. What no version is kept of is left out: the number of a line, which moves with the answers, and volatile columns.
 fn as_closed(resource: &Resource, journal: &str, of: &str) -> Sheet {
+    versions_at_closing(
+        resource,
+        (journal, of),
+        "WHERE c.closed_at >= x.since AND (x.until IS NULL OR c.closed_at < x.until)",
+    )
+}
+
+/// The sums that were read for what was closed. What closes by itself does so as its lines are committed, and its sum is
+/// asked for after that, in the same run; there may be an older one, of older lines. What is closed by hand has its sum.
+fn sums_as_closed(sums: &Resource, of: &str) -> Sheet {
+    /// In microseconds. The next night's sum, which may be that of other lines, comes later.
+    const LONGEST_ROUND: i64 = 12 * 3600 * 1_000_000;
+    let key =
+        sums.key.iter().map(|c| format!("x.{}", sql::ident(c))).collect::<Vec<_>>().join(", ");
+    let after = "epoch_us(x.since) - epoch_us(c.closed_at)";
+    versions_at_closing(
+        sums,
+        (REVENUE, of),
+        &format!(
+            "WHERE (x.until IS NULL OR c.closed_at < x.until) \
+               AND (c.closed_at >= x.since OR c.closed_by = '{BY_CLOSE_DAY}') \
+             QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {after} > {LONGEST_ROUND}, \
+               CASE WHEN {after} > {LONGEST_ROUND} THEN {after} ELSE -({after}) END) = 1"
+        ),
+    )
+}
+
+/// Of the versions `x` of a table those that are chosen for the last closing `c` of their month.
+fn versions_at_closing(resource: &Resource, (journal, of): (&str, &str), chosen: &str) -> Sheet {
     let kept = resource.columns.iter().filter(|c| !c.volatile && c.name != LINE_NUMBER);
     let columns: Vec<&str> = kept.map(|c| c.name.as_str()).collect();
     let key = resource.key.iter().map(|c| format!("x.{}", sql::ident(c)));
@@ -308,10 +339,10 @@ fn as_closed(resource: &Resource, journal: &str, of: &str) -> Sheet {
                UNION ALL BY NAME \
                SELECT * EXCLUDE (_change), _valid_from AS since, _valid_to AS until \
                  FROM history.{table} WHERE {of}) x \
-             JOIN (SELECT journal_level, journal_id, journal_month, max(closed_at) AS closed_at \
+             JOIN (SELECT journal_level, journal_id, journal_month, max(closed_at) AS closed_at, \
+                     arg_max(closed_by, closed_at) AS closed_by \
                      FROM report.closings WHERE journal = {journal} GROUP BY ALL) c ON {same} \
-               AND c.closed_at >= x.since AND (x.until IS NULL OR c.closed_at < x.until) \
-             ORDER BY {key}",
+             {chosen} ORDER BY {key}",
             listed = listed("x"),
             journal = sql::text(journal),
             same = JOURNAL_COLUMNS.map(|c| format!("c.{c} = x.{c}")).join(" AND "),

@@ -1,5 +1,6 @@
 //! Closing months of the journals by hand, and their packs.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::Session;
@@ -7,7 +8,7 @@ use super::publishing::{Forms, When};
 use crate::catalog::Catalog;
 use crate::config::{Config, JournalLevel};
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{ClosingMonth, Closings, MonthOf};
+use crate::mirror::{ClosingMonth, Closings, MonthOf, ResourceRow, State};
 use crate::publish::{self, PackTarget, Root, Stop};
 use crate::scope::Month;
 
@@ -27,6 +28,26 @@ impl Session {
     /// Those of the store.
     pub(crate) fn closing_months(&self, of: &MonthOf) -> Result<Vec<ClosingMonth>> {
         Closings::new(&self.store.connection()?).months(&self.catalog, of)
+    }
+
+    /// Whether nothing is known of the month of some journal that is meant, `known` being what is: of the ids that are
+    /// named, or else of all whose journals are read.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn lacks_months(&self, of: &MonthOf, known: &[ClosingMonth]) -> Result<bool> {
+        let conn = self.store.connection()?;
+        let state = State::new(&conn);
+        let ids = match &of.ids[..] {
+            [] => state.wanted_months().wanted_ids(&self.config.journals)?,
+            named => named.to_vec(),
+        };
+        let known: HashSet<(&str, i64)> =
+            known.iter().map(|month| (month.journal.as_str(), month.id)).collect();
+        let statuses = state.statuses().all()?;
+        let is_read = |journal: &&String| statuses.get(*journal).is_some_and(ResourceRow::is_asked);
+        let lacks = |journal: &String| ids.iter().any(|id| !known.contains(&(journal, *id)));
+        Ok(known.is_empty() || of.journals.iter().filter(is_read).any(lacks))
     }
 
     /// Freezes these months of `of`, all or none, and publishes. Returns how many.

@@ -83,13 +83,15 @@ SELECT
     l.month,
     l.id AS case_id,
     CASE
-        WHEN l.change IN ('hidden', 'deleted') THEN l.change
+        -- A case that came back is there, and counts in another month or in none.
+        WHEN l.change IN ('hidden', 'deleted') AND m.id IS NULL THEN l.change
         WHEN b.is_valuation THEN 'type changed'
         ELSE 'date changed'
     END AS reason,
     l.at
 FROM lost AS l
-LEFT JOIN became AS b USING (month, id);
+LEFT JOIN became AS b USING (month, id)
+LEFT JOIN main.cases AS m ON m.id = l.id;
 
 COMMENT ON VIEW report.signed_cases_lost IS
     'Cases that report.signed_cases counted in a month and no longer does, and why: one row per month and case.';

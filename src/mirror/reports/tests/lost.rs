@@ -56,6 +56,9 @@ fn a_case_is_lost_in_the_month_that_counted_it_and_why_says_what_it_became() {
     version(&conn, 3, "Sale", MARCH, 4, "hidden");
     now(&conn, 3, "Sale", None, 8);
     version(&conn, 4, "Sale", MARCH, 7, "deleted");
+    // Shown again in between, with another date, and hidden once more.
+    version(&conn, 5, "Sale", MARCH, 5, "hidden");
+    version(&conn, 5, "Sale", APRIL, 7, "hidden");
     let row = |month: &str, id, reason: &str, day: &str| {
         (format!("2026-{month}-01"), id, reason.to_owned(), day.to_owned())
     };
@@ -64,8 +67,10 @@ fn a_case_is_lost_in_the_month_that_counted_it_and_why_says_what_it_became() {
         [
             row("03", 1, "type changed", "04"),
             row("03", 2, "date changed", "06"),
-            row("03", 3, "hidden", "04"),
+            row("03", 3, "date changed", "04"),
             row("03", 4, "deleted", "07"),
+            row("03", 5, "hidden", "05"),
+            row("04", 5, "hidden", "07"),
         ]
     );
 }
