@@ -17,8 +17,8 @@ use crate::config::{Config, ParquetRoot};
 use crate::error::{Error, Kind, Result};
 use crate::lease::Standing as LeaseStanding;
 use crate::mirror::{
-    FailureRow, ParquetLag, Residue, RunLog, RunRow, STAY_IN_SNAPSHOTS, State, Store,
-    stay_in_snapshots,
+    FailureRow, ParquetLag, Residue, RunLog, RunRow, STAY_IN_SNAPSHOTS, SUBSCRIBING_FAILED, State,
+    Store, stay_in_snapshots,
 };
 use crate::pending::{self, Pending};
 use crate::pulse::Feeds;
@@ -192,6 +192,12 @@ impl Status {
             None => None,
         };
         problems.extend(lease.as_ref().and_then(LeaseStanding::problem));
+        if config.serve.public_url.is_some() {
+            let failed = state.meta(SUBSCRIBING_FAILED)?.filter(|why| !why.is_empty());
+            problems.extend(failed.map(|why| {
+                format!("the webhook subscriptions are not as serve.public_url wants them: {why}")
+            }));
+        }
         let runs = log.runs(LATEST_RUNS)?;
         problems.extend(last_failure(&runs));
         let held =

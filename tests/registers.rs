@@ -149,6 +149,20 @@ fn deleted_definitions_are_asked_for_at_both_addresses() {
     world.assert_equal();
 }
 
+/// They are read by a call per category: what one of them answers is not said of the others.
+#[test]
+fn definitions_of_one_category_that_are_refused_make_no_table_forbidden() {
+    let world = brisk(unthrottled(4));
+    let one_of_them = fault("/api/Economics/Industry/EntryDefinitions", None, refuse(403));
+    world.sandbox.fault(one_of_them);
+    assert_status(&world.run(&["sync"]), 3);
+    let status = "SELECT status FROM sync.resources WHERE table_name = 'entry_definitions'";
+    assert_eq!(one::<String>(&world.store(), status), "failing");
+    world.sandbox.clear_faults();
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    world.assert_equal();
+}
+
 /// Reference 4.7 documents a permission for the journals of cases and of the depot alone.
 #[test]
 fn only_journals_of_cases_and_depot_need_a_documented_permission() {

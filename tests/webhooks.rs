@@ -6,13 +6,15 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 
 use casemirror::failpoint;
-use casemirror::sandbox::{Act, Facet, ListEdit, Options};
+use casemirror::sandbox::{Act, Control, Facet, ListEdit, Options};
 use serde_json::{Value, json};
 
+use crate::evidence::alter;
 use crate::support::daemon::Daemon;
 use crate::support::follow::{
     Integrator, assert_status, calls, change, hold, lines, shown_cases, unthrottled,
 };
+use crate::support::scripted::{fault, refuse};
 use crate::support::{World, differences_of, one, shown};
 
 /// Feeds that are asked when somebody asks for it.
@@ -524,6 +526,69 @@ fn subscriptions_are_made_repaired_and_removed_and_those_of_others_stay() {
     assert_eq!(ours().len(), 0);
     let none = world.run(&["webhooks", "remove"]);
     assert!(shown(&none).contains("0 webhook subscriptions removed"), "{}", shown(&none));
+}
+
+/// By their ids, subscriptions of another platform's customers may look like those that were made here.
+#[test]
+fn subscriptions_of_another_tenant_are_neither_changed_nor_removed() {
+    let world = World::unthrottled(6);
+    world.configure(&format!("{PATIENT}public_url = \"https://mirror.example.com\"\n"));
+    let mut daemon = world.start_daemon();
+    daemon.wait_until("all event types are subscribed", || {
+        daemon_log(&world).contains("webhook subscriptions were changed")
+    });
+    daemon.stop();
+    let before = world.sandbox.tables(&["webhook_subscriptions"]);
+
+    alter(&world, "UPDATE sync.meta SET value = 'another place' WHERE key = 'origin'");
+    world.sandbox.control(Control::Tenant { id: "another".to_owned() });
+    let removed = world.run(&["webhooks", "remove"]);
+    assert_status(&removed, 1);
+    assert!(shown(&removed).contains("belong to tenant another"), "{}", shown(&removed));
+    // They would be repaired: the address is another.
+    std::fs::remove_file(world.path("data/store.duckdb.secrets")).unwrap();
+    world.sandbox.reset_stats();
+    let mut daemon = world.start_daemon();
+    assert_eq!(daemon.ends().code(), Some(1), "{}", daemon.log());
+    assert_eq!(world.sandbox.stats().writes, 0);
+    assert_eq!(world.sandbox.tables(&["webhook_subscriptions"]), before);
+}
+
+/// What only webhooks tell is missed without them, and nobody reads logs.
+#[test]
+fn subscriptions_that_cannot_be_made_are_a_problem_until_they_can() {
+    let world = World::unthrottled(6);
+    world.configure(&format!("{PATIENT}public_url = \"https://mirror.example.com\"\n"));
+    world.sandbox.fault(fault("/api/WebHooks/Subscribe", None, refuse(403)));
+    let mut daemon = world.start_daemon();
+    let said = || shown(&world.run(&["status"]));
+    let problem = "the webhook subscriptions are not as serve.public_url wants them";
+    daemon.wait_until("it is told", || said().contains(problem));
+    assert_eq!(world.run(&["status"]).status.code(), Some(3));
+    daemon.stop();
+    world.sandbox.clear_faults();
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    daemon.stop();
+    assert!(!said().contains(problem));
+}
+
+#[test]
+fn a_table_of_events_that_is_switched_off_takes_none() {
+    let world = World::unthrottled(6);
+    world.configure(&format!("{PATIENT}[resources]\ndisable = [\"events\"]\n"));
+    let mut daemon = world.start_daemon();
+    let address = address_of(&world, &mut daemon);
+    let (path, _) = paths(&world);
+    let package = event("MarketingPackageChanged", &json!({"MarketingPackageId": 5, "CaseId": 17}));
+    assert_eq!(post(&address, &path, &package), 200);
+    daemon.wait_until_idle();
+    daemon.stop();
+    // It takes what the daemon may have left.
+    assert_status(&world.run(&["sync"]), 0);
+    let taken = "SELECT value FROM sync.meta WHERE key = 'webhooks_taken'";
+    assert_eq!(one::<String>(&world.store(), taken), "1");
+    assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM main.events"), 0);
 }
 
 fn daemon_log(world: &World) -> String {

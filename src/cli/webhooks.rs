@@ -7,10 +7,11 @@ use secrecy::ExposeSecret;
 use super::args::{Command, Webhooks};
 use super::{print, work};
 use crate::config::Config;
+use crate::cycle::refuse_other_tenant;
 use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
 use crate::hints::Aligned;
-use crate::mirror::{Looked, Store, known_webhook_token};
+use crate::mirror::{Looked, State, Store, known_webhook_token};
 use crate::progress::Progress;
 use crate::session::{Session, catalog_of, made_subscriptions};
 use crate::source::{Client, MemoryLedger};
@@ -32,7 +33,15 @@ pub(crate) async fn run(args: &Webhooks, config: Config, quiet: bool) -> Result<
         Webhooks::Url => {
             let base = match (&config.serve.public_url, config.serve.webhooks) {
                 (Some(url), _) => url.as_str().trim_end_matches('/').to_owned(),
-                (None, Some(address)) => format!("http://{address}"),
+                (None, Some(address)) => {
+                    if address.ip().is_unspecified() || address.port() == 0 {
+                        tracing::warn!(
+                            "serve.public_url is not set: put the host and the port by which the platform reaches \
+                             this machine in place of {address}"
+                        );
+                    }
+                    format!("http://{address}")
+                }
                 (None, None) => {
                     return Err(Error::new(
                         Kind::Config,
@@ -49,7 +58,8 @@ pub(crate) async fn run(args: &Webhooks, config: Config, quiet: bool) -> Result<
             Ok(0)
         }
         Webhooks::Remove => match Store::look(&config, &catalog_of(&config)?) {
-            Ok(Looked { store, .. }) => {
+            Ok(Looked { store, differences, .. }) => {
+                work::tell(&differences);
                 // It makes no feed call, so its ledger can be one that is forgotten.
                 let ledger = Arc::new(MemoryLedger::new());
                 let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
@@ -71,6 +81,10 @@ pub(crate) async fn execute(session: &Session, out: &Printer) -> Result<u8> {
 
 async fn remove(config: &Config, store: &Store, client: &Client, out: &Printer) -> Result<u8> {
     let public_url = config.serve.public_url.as_ref();
+    // By their ids alone, subscriptions of another platform's customers may look like ours.
+    let tenant = client.tenant().await?.to_string();
+    let known = State::new(&store.connection()?).meta("tenant")?;
+    refuse_other_tenant(store.path(), known.as_deref(), &tenant)?;
     // Without a token no address was ever made.
     let aligned = match known_webhook_token(&config.store.path)? {
         Some(token) => made_subscriptions(store)?.remove(client, public_url, &token).await?,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use super::protocol::Frame;
+use super::protocol::{self, Frame};
 use crate::error::{Result, io};
 use crate::text::printable;
 
@@ -41,7 +41,7 @@ impl Printer {
     /// As [`Printer::print`].
     pub(crate) fn data(&self, text: &str) -> Result<()> {
         if self.caller.is_some() {
-            self.frame(Frame::Stdout(text.to_owned()));
+            protocol::parts(text).for_each(|part| self.frame(Frame::Stdout(part.to_owned())));
             return Ok(());
         }
         let mut out = std::io::stdout().lock();

@@ -12,8 +12,10 @@ use crate::config::{Config, Salt};
 use crate::error::{Error, Kind, Result};
 use crate::progress::Now;
 
-/// Requests are command lines and settings: larger is no request of ours.
+/// Requests are command lines and settings, and of an answer comes a part at a time: larger is nothing of ours.
 const LARGEST_LINE: u64 = 4 << 20; // 4 MiB
+/// So much text is in a frame; as JSON it may be six times as long.
+const LARGEST_TEXT: usize = 512 << 10; // 512 KiB
 /// Keys that are only there where the caller's command needs the platform.
 const SOURCE: &str = "source.";
 
@@ -63,6 +65,18 @@ pub(crate) enum Frame {
     Exit(u8),
 }
 
+/// The parts of a text that go into a frame each.
+pub(crate) fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let ends = (0..=LARGEST_TEXT.min(rest.len())).rev();
+        let end = ends.into_iter().find(|at| rest.is_char_boundary(*at)).unwrap_or_default();
+        let (part, behind) = rest.split_at(end);
+        rest = behind;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
 /// Of what the caller knows, what is another in the daemon's.
 fn differing(caller: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Vec<String> {
     let names: BTreeSet<&String> = caller.keys().collect();
@@ -107,6 +121,23 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_text_of_any_length_comes_over_in_parts() {
+        // The worst that JSON makes of a text, and places where it must not be cut.
+        let text = format!("{}{}", "\u{1}".repeat(3 << 20), "\u{f8}\u{1f3e0}".repeat(400_000));
+        let mut told = String::new();
+        for part in parts(&text) {
+            let mut line = Vec::new();
+            send(&mut line, &Frame::Stdout(part.to_owned())).await.unwrap();
+            let Frame::Stdout(part) = receive(&mut &line[..]).await.unwrap().unwrap() else {
+                unreachable!("it was sent as output")
+            };
+            told.push_str(&part);
+        }
+        assert!(told == text);
+        assert_eq!(parts("").count(), 0);
+    }
 
     #[tokio::test]
     async fn what_is_sent_is_received_line_breaks_included() {

@@ -70,7 +70,12 @@ impl Server {
     async fn serve<C: Forwarded>(&self, stream: UnixStream) -> Result<()> {
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read);
-        let request = tokio::time::timeout(LONGEST_REQUEST, protocol::receive(&mut read)).await;
+        let mut signals = self.host.signals.clone();
+        let request = tokio::select! {
+            request = tokio::time::timeout(LONGEST_REQUEST, protocol::receive(&mut read)) => request,
+            // Who says nothing must not be waited for.
+            () = stop(&mut signals) => return Ok(()),
+        };
         let Ok(request) = request else { return Ok(()) };
         let Some(request) = request? else { return Ok(()) };
         // The caller is let in, however long it has to wait for its turn.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::patience::Patience;
 use super::{say_recovery, say_trouble};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hints::{Address, Aligned, HintQueue, Made};
 use crate::scope::{Hint, Told};
 use crate::session::{Session, made_subscriptions};
@@ -24,13 +24,13 @@ pub(super) struct Subscribing {
 }
 
 impl Subscribing {
-    /// Looks after them until it is dropped. Without them the change feeds tell everything still, only later.
+    /// Looks after them until it is dropped. Without them the change feeds tell what they tell still, only later.
     ///
     /// # Errors
-    /// Those of reading the store at the start.
+    /// None: what fails is tried again.
     pub(super) async fn run(self) -> Result<()> {
         let mut patience = Patience::new(LEAST_WAIT, INTERVAL);
-        let mut made = made_subscriptions(self.session.store())?;
+        let mut made = None;
         loop {
             let failed = match self.align(&mut made).await {
                 Ok(aligned) => {
@@ -41,6 +41,10 @@ impl Subscribing {
                 Err(error) => Some(error),
             };
             let what = "managing the webhook subscriptions";
+            let told = failed.as_ref().map(Error::chain);
+            if let Err(error) = self.session.note_subscribing(told).await {
+                tracing::debug!(reason = error.chain(), "how the subscriptions stand is not kept");
+            }
             let wait = match failed {
                 None => {
                     say_recovery(what, patience.succeed(Instant::now().into_std()));
@@ -56,7 +60,14 @@ impl Subscribing {
         }
     }
 
-    async fn align(&self, made: &mut Made) -> Result<Aligned> {
+    /// Nothing is changed before it is clear that the platform is the one that the store was filled from: by their ids
+    /// alone, subscriptions of another one's customers may look like ours.
+    async fn align(&self, made: &mut Option<Made>) -> Result<Aligned> {
+        self.session.check_tenant().await?;
+        let made = match made {
+            Some(made) => made,
+            None => made.insert(made_subscriptions(self.session.store())?),
+        };
         let before = made.clone();
         let aligned = self.address.align(&self.session.polls().client, made).await;
         if *made != before {

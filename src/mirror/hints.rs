@@ -11,7 +11,8 @@ use jiff::Timestamp;
 
 use super::events;
 use super::state::{State, batch, count, ids, list};
-use crate::catalog::{Catalog, ChangeDate, Group, Refresh, Resource};
+use super::statuses::ResourceRow;
+use crate::catalog::{Catalog, ChangeDate, EVENTS, Group, Refresh, Resource};
 use crate::error::Result;
 use crate::scope::{CasePart, Hint, Told, UNKNOWN};
 use crate::sql::{self, db, instant, instant_param, scalar_i64};
@@ -84,6 +85,8 @@ impl Hints<'_> {
         let mut scopes: BTreeMap<(String, i64), Timestamp> = BTreeMap::new();
         let mut facts = Vec::new();
         let passed_over = self.know(told)?;
+        // A table that is switched off stays as it is.
+        let keeps_facts = state.statuses().all()?.get(EVENTS).is_some_and(ResourceRow::is_asked);
         for (at, told) in told {
             match told {
                 Told::Hint(hint) if passed_over.has(hint) => {}
@@ -92,7 +95,8 @@ impl Hints<'_> {
                         scopes.entry(scope).or_insert(*at);
                     }
                 }
-                Told::Fact(fact) => facts.push((*at, fact)),
+                Told::Fact(fact) if keeps_facts => facts.push((*at, fact)),
+                Told::Fact(_) => {}
                 Told::Unknown { event_type } => events::note_unknown(self.conn, event_type, *at)?,
             }
         }

@@ -8,7 +8,7 @@ use super::Session;
 use crate::error::{self, Error, Kind, Result};
 use crate::failpoint;
 use crate::hints::{Batch, HintQueue, Made, path_of};
-use crate::mirror::{SUBSCRIPTIONS, State, Store, webhook_token};
+use crate::mirror::{SUBSCRIBING_FAILED, SUBSCRIPTIONS, State, Store, webhook_token};
 
 /// The webhook subscriptions that were made here; none where that cannot be read.
 ///
@@ -36,6 +36,19 @@ impl Session {
         let text = serde_json::to_string(made)
             .map_err(|e| Error::caused(Kind::Internal, "cannot keep the subscriptions", e))?;
         self.writer.run(move |conn| State::new(conn).set_meta(SUBSCRIPTIONS, &text)).await
+    }
+
+    /// Keeps why the webhook subscriptions are not as they should be; `None`: they are.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn note_subscribing(&self, failed: Option<String>) -> Result<()> {
+        let text = failed.unwrap_or_default();
+        let known = State::new(&self.store.connection()?).meta(SUBSCRIBING_FAILED)?;
+        if known.unwrap_or_default() == text {
+            return Ok(());
+        }
+        self.writer.run(move |conn| State::new(conn).set_meta(SUBSCRIBING_FAILED, &text)).await
     }
 
     /// Opens the queue of what webhooks tell.

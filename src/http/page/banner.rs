@@ -98,8 +98,10 @@ pub(super) fn doing(facts: &Facts, faults: &Faults) -> Markup {
                 }
             }
             None => p {
-                @if facts.knows() { "Nothing: all that is known is done." }
-                @else { "Nothing yet." }
+                @let pending = facts.status.pending();
+                @if !facts.knows() { "Nothing yet." }
+                @else if pending == 0 { "Nothing: all that is known is done." }
+                @else { "Nothing just now: " (counted(pending as u64, "scope")) " to be tried again, or in its turn." }
                 " The change feed is asked every " (how_long(facts.interval.try_into().unwrap_or_default())) "."
             },
         }
