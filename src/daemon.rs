@@ -116,6 +116,12 @@ impl Host {
         Host { session, signals: controls.listen(), controls: None, handled: None, pulse: None }
     }
 
+    /// # Errors
+    /// `Cancelled` where the work was asked to stop: nothing more may be begun.
+    pub(crate) fn goes_on(&self) -> Result<()> {
+        if self.signals.interrupt() == Interrupt::Cancel { Err(worker::stopped()) } else { Ok(()) }
+    }
+
     /// Runs cycles for `command` and publishes until everything that `options` ask for is done.
     ///
     /// # Errors
@@ -132,9 +138,7 @@ impl Host {
         let ran = self.session.sync(command, options.clone(), signals(), &mut verifying).await;
         let mut ran = ran.map_err(stops)?;
         while ran.report.interrupted {
-            if self.signals.interrupt() == Interrupt::Cancel {
-                return Err(worker::stopped());
-            }
+            self.goes_on()?;
             // A schedule fell due in the meantime: the next cycle of a whole `sync` begins with it, a
             // part goes on. What `--full` asks for is in the store already.
             options.full = false;

@@ -101,7 +101,7 @@ impl Extractor {
         match &read.values {
             None => self.part(resource, read, &params, &mut parts).await?,
             Some((name, values)) => {
-                let mut not_found = None;
+                let (mut not_found, mut forbidden) = (None, None);
                 for value in values {
                     params.insert(name.clone(), Param::Text(value.clone()));
                     match self.part(resource, read, &params, &mut parts).await {
@@ -109,8 +109,16 @@ impl Extractor {
                             missing.push(value.clone());
                             not_found = Some(error);
                         }
+                        Err(error) if error.kind() == Kind::Forbidden => forbidden = Some(error),
                         done => done?,
                     }
+                }
+                // One value's refusal says nothing of the others, and that of all is the table's.
+                if let Some(error) = forbidden {
+                    let all = parts.sent_at.is_none() && missing.is_empty();
+                    let part =
+                        || Error::new(Kind::Refused, format!("of some values: {}", error.chain()));
+                    return Err(if all { error } else { part() });
                 }
                 // All of them: there is none.
                 if let Some(error) = not_found.filter(|_| parts.sent_at.is_none()) {

@@ -139,10 +139,17 @@ impl Session {
         let client =
             Client::with_tuning(&config.source, &config.feed, &config.limits, ledger, tuning)?;
         let now = Timestamp::now();
-        let held = State::new(&store.connection()?)
-            .calls_held_until(config.limits.retry_after, now)?
-            .and_then(|until| Duration::try_from(until.duration_since(now)).ok());
-        if let Some(held) = held {
+        let held = {
+            let conn = store.connection()?;
+            let state = State::new(&conn);
+            // Another platform, or another API user, has asked for nothing.
+            let is_theirs =
+                state.meta("origin")?.as_deref() == Some(cycle::origin(&config).as_str());
+            state.calls_held_until(config.limits.retry_after, now)?.filter(|_| is_theirs)
+        };
+        if let Some(held) =
+            held.and_then(|until| Duration::try_from(until.duration_since(now)).ok())
+        {
             client.hold_for(held);
         }
         let polls = Polls {
@@ -360,7 +367,7 @@ impl Session {
         ] {
             metrics::counter!("casemirror_rows_changed_total", "change" => change).increment(rows);
         }
-        // Another process must not call before that either. What soon ends, each call waits for.
+        // Another run must not call before that either. What soon ends, each call waits for.
         let held = self.polls.client.held_for().filter(|held| *held > SHORTEST_KEPT_HOLD);
         let held_until = held.and_then(|held| Timestamp::now().checked_add(held).ok());
         self.writer

@@ -195,7 +195,9 @@ impl Status {
         if config.serve.public_url.is_some() {
             let failed = state.meta(SUBSCRIBING_FAILED)?.filter(|why| !why.is_empty());
             problems.extend(failed.map(|why| {
-                format!("the webhook subscriptions are not as serve.public_url wants them: {why}")
+                format!(
+                    "the webhook subscriptions could not be made what serve.public_url wants: {why}"
+                )
             }));
         }
         let runs = log.runs(LATEST_RUNS)?;

@@ -161,6 +161,9 @@ fn definitions_of_one_category_that_are_refused_make_no_table_forbidden() {
     world.sandbox.clear_faults();
     assert_status(&world.run(&["sync", "--full"]), 0);
     world.assert_equal();
+    world.sandbox.fault(fault("/api/Economics/*/EntryDefinitions", None, refuse(403)));
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(one::<String>(&world.store(), status), "forbidden", "all of them");
 }
 
 /// Reference 4.7 documents a permission for the journals of cases and of the depot alone.

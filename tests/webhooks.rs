@@ -562,7 +562,7 @@ fn subscriptions_that_cannot_be_made_are_a_problem_until_they_can() {
     world.sandbox.fault(fault("/api/WebHooks/Subscribe", None, refuse(403)));
     let mut daemon = world.start_daemon();
     let said = || shown(&world.run(&["status"]));
-    let problem = "the webhook subscriptions are not as serve.public_url wants them";
+    let problem = "the webhook subscriptions could not be made what serve.public_url wants";
     daemon.wait_until("it is told", || said().contains(problem));
     assert_eq!(world.run(&["status"]).status.code(), Some(3));
     daemon.stop();

@@ -60,6 +60,7 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
     let current = Month::at(Timestamp::now(), &session.config().source.time_zone);
     let of = meant(args, session.config(), current)?;
     if args.reopen {
+        host.goes_on()?;
         let opened = session.reopen_months(&of).await?;
         if opened == 0 {
             return Err(Error::new(Kind::Usage, format!("{}: nothing of it is closed", of.month)));
@@ -122,6 +123,8 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
         })
         .collect();
     let never_read = judged.iter().any(|(_, j)| matches!(j, Judged::Bad { read: false, .. }));
+    // Nobody is to find closed what they have stopped.
+    host.goes_on()?;
     let closed = session.close_months(&of, to_close, &args.by).await?;
     let already = judged.iter().filter(|(_, j)| matches!(j, Judged::Closed(_))).count();
     // Closed it is, whatever becomes of the pack.

@@ -37,6 +37,9 @@ impl Forwarded for Command {
     }
 }
 
+/// What a `verify` that is stopped says.
+const VERIFY_STOPPED: &str = "stopped; nothing is said of what was compared until then";
+
 /// Runs a command on the store, or forwards it.
 pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Result<u8> {
     // Before the store is opened: wrong usage touches nothing.
@@ -64,7 +67,7 @@ pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Resul
     };
     let stopped = || {
         let text = match command {
-            Command::Verify(_) => "stopped; nothing is said of what was compared until then",
+            Command::Verify(_) => VERIFY_STOPPED,
             _ => "stopped; what is committed stays, and the next sync goes on from there",
         };
         Error::new(Kind::Cancelled, text)
@@ -107,5 +110,13 @@ pub(crate) async fn forward(
     }
     let offline = matches!(command, Command::Status(_) | Command::Export | Command::Backup(_));
     let keys = daemon::Keys::of(config, offline);
-    daemon::forward(&config.store.path, command, keys, progress).await?.ok_or(error)
+    let stopped = match command {
+        Command::Verify(_) => VERIFY_STOPPED,
+        in_turn if in_turn.in_turn() => {
+            "stopped; what is committed stays, and the daemon goes on from there"
+        }
+        _ => "not waited for any longer; the daemon finishes what it has begun",
+    };
+    let store = &config.store.path;
+    daemon::forward(store, command, keys, progress, stopped).await?.ok_or(error)
 }

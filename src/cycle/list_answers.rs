@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::answers::Answers;
 use crate::catalog::{Fallback, Group, Resource};
 use crate::decode::Load;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::mirror::State;
 use crate::scope::{FailureKind, TableStatus, Version};
 
@@ -63,12 +63,8 @@ impl ListAnswer<'_, '_> {
 
     async fn failed(&mut self, error: Error) -> Result<()> {
         let version = Version::Known(String::new());
-        // Of a table that is read by a call per value one call speaks for its value; where all are not there, the last
-        // one says so.
-        let is_one_call = self.resource.read.as_ref().is_none_or(|read| read.values.is_none());
-        let whole = is_one_call || error.kind() == Kind::NotFound;
         let scope = self.answers.scope(self.resource, 0);
-        scope.hinted(self.hint).failed(whole, version, error).await.map(drop)
+        scope.hinted(self.hint).failed(true, version, error).await.map(drop)
     }
 
     /// The service has no such list: rows of another table stand for it. What that table does not

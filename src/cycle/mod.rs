@@ -60,7 +60,7 @@ pub use run::{Parts, Run};
 pub(crate) use search::IDS_PER_CALL;
 pub(crate) use signals::{Controls, Interrupt};
 pub use signals::{Notifier, Signals};
-pub(crate) use tenant::{check_tenant, refuse_other_tenant};
+pub(crate) use tenant::{check_tenant, origin, refuse_other_tenant};
 
 pub use crate::journals::MonthsUnderWay;
 

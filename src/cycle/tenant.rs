@@ -30,7 +30,7 @@ pub(super) async fn check(answers: &mut Answers<'_>, again: bool) -> Result<()> 
 }
 
 /// What a store's tenant hangs on.
-fn origin(config: &Config) -> String {
+pub(crate) fn origin(config: &Config) -> String {
     format!("{} {}", config.source.base_url, config.source.client_id)
 }
 

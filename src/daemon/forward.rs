@@ -5,11 +5,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::io::{AsyncBufRead, BufReader};
 use tokio::net::UnixStream;
 
 use super::protocol::{self, Frame, Keys, Request};
-use super::{Forwarded, Interrupts, place};
+use super::{Interrupts, place};
 use crate::error::{Error, Kind, Result};
 use crate::progress::Progress;
 
@@ -21,35 +22,29 @@ const SAID_AFTER: Duration = Duration::from_secs(3);
 
 /// Forwards a command to the daemon that holds the store at `store`, prints what it answers, shows what it is doing
 /// by `progress`, and returns its exit status. `None` where nothing answers, in time or at all. Who is stopped by a
-/// signal leaves, and the daemon ends what takes turns with its cycles.
+/// signal leaves, is told so by `stopped`, and the daemon ends what takes turns with its cycles.
 ///
 /// # Errors
 /// `Io` when the daemon ends before the command does; `Cancelled` at a signal.
 pub(crate) async fn forward(
     store: &Path,
-    command: &impl Forwarded,
+    command: &impl Serialize,
     keys: Keys,
     progress: &Progress,
+    stopped: &str,
 ) -> Result<Option<u8>> {
     let Some(stream) = connect(store).await else { return Ok(None) };
     let mut interrupts = Interrupts::catch()?;
     tokio::select! {
         answered = ask(stream, command, keys, progress) => answered,
-        () = interrupts.next() => Err(Error::new(
-            Kind::Cancelled,
-            if command.in_turn() {
-                "stopped; what is committed stays, and the daemon goes on from there"
-            } else {
-                "not waited for any longer; the daemon finishes what it has begun"
-            },
-        )),
+        () = interrupts.next() => Err(Error::new(Kind::Cancelled, stopped)),
     }
 }
 
 /// Asks the daemon at the other end of `stream`.
 async fn ask(
     stream: UnixStream,
-    command: &impl Forwarded,
+    command: &impl Serialize,
     keys: Keys,
     progress: &Progress,
 ) -> Result<Option<u8>> {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::patience::Patience;
 use super::{say_recovery, say_trouble};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::hints::{Address, Aligned, HintQueue, Made};
 use crate::scope::{Hint, Told};
 use crate::session::{Session, made_subscriptions};
@@ -31,6 +31,7 @@ impl Subscribing {
     pub(super) async fn run(self) -> Result<()> {
         let mut patience = Patience::new(LEAST_WAIT, INTERVAL);
         let mut made = None;
+        let mut failed_before = false;
         loop {
             let failed = match self.align(&mut made).await {
                 Ok(aligned) => {
@@ -41,10 +42,22 @@ impl Subscribing {
                 Err(error) => Some(error),
             };
             let what = "managing the webhook subscriptions";
-            let told = failed.as_ref().map(Error::chain);
-            if let Err(error) = self.session.note_subscribing(told).await {
-                tracing::debug!(reason = error.chain(), "how the subscriptions stand is not kept");
+            if let Some(held) = self.session.polls().client.held_for()
+                && failed.as_ref().is_some_and(|error| error.kind() == Kind::RetryAfter)
+            {
+                // Nothing was asked.
+                tokio::time::sleep(held).await;
+                continue;
             }
+            // What passes by itself has the time for it.
+            let passes = failed.as_ref().is_some_and(|error| error.kind().is_retryable());
+            if !passes || failed_before {
+                let told = failed.as_ref().map(Error::chain);
+                if let Err(error) = self.session.note_subscribing(told).await {
+                    tracing::debug!(reason = error.chain(), "how they stand is not kept");
+                }
+            }
+            failed_before = failed.is_some();
             let wait = match failed {
                 None => {
                     say_recovery(what, patience.succeed(Instant::now().into_std()));

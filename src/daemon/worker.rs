@@ -62,6 +62,8 @@ struct Memory {
     /// The start of the last cycle: what came due before had its chance.
     last_cycle: Option<Timestamp>,
     retry_at: Option<Timestamp>,
+    /// It was so far away when it was set.
+    retry_within: Duration,
     patience: Patience,
     postponed_until: Option<Timestamp>,
     postponing: Patience,
@@ -82,6 +84,7 @@ impl Memory {
             interrupted: true,
             last_cycle: None,
             retry_at: None,
+            retry_within: LONGEST_RETRY,
             patience: Patience::new(LEAST_PAUSE, LONGEST_RETRY),
             postponed_until: None,
             postponing: Patience::new(LEAST_POSTPONED, LONGEST_POSTPONED),
@@ -95,7 +98,7 @@ impl Memory {
     /// A clock that was set back makes nothing wait for longer than it would have.
     fn follow_the_clock(&mut self, now: Timestamp) {
         let within = |at: Timestamp, longest| at.min(now.checked_add(longest).unwrap_or(at));
-        self.retry_at = self.retry_at.map(|at| within(at, LONGEST_RETRY));
+        self.retry_at = self.retry_at.map(|at| within(at, self.retry_within));
         self.postponed_until = self.postponed_until.map(|at| within(at, LONGEST_POSTPONED));
         self.last_cycle = self.last_cycle.map(|at| within(at, Duration::ZERO));
     }
@@ -214,10 +217,13 @@ impl Worker {
             Err(error) if ends_the_daemon(&error, memory.went_well) => Err(error),
             Err(error) => {
                 let mut trouble = memory.patience.fail(std::time::Instant::now());
-                // What the platform asks for is known, where it does not want to be called.
-                if let Some(held) = self.session.polls().client.held_for() {
-                    trouble.wait = held;
-                }
+                // How long the platform does not want to be called is known.
+                let held = match error.kind() {
+                    Kind::RetryAfter => self.session.polls().client.held_for(),
+                    _ => None,
+                };
+                trouble.wait = trouble.wait.max(held.unwrap_or_default());
+                memory.retry_within = trouble.wait;
                 say_trouble("following the changes", &error, trouble);
                 memory.interrupted = true;
                 memory.retry_at = Timestamp::now().checked_add(trouble.wait).ok();
@@ -264,9 +270,7 @@ impl Worker {
         };
         self.supervise(memory, (job.work)(host), false).await;
         if *job.left.borrow() {
-            tracing::info!(
-                "who asked for this has left: it was ended, and the daemon goes on from there"
-            );
+            tracing::info!("who asked for this has left; the daemon goes on from there");
             memory.interrupted = true;
         }
     }
@@ -359,6 +363,11 @@ mod tests {
             (Some(later), Some(later), Some(later));
         memory.follow_the_clock(now);
         assert_eq!(memory.retry_at, Some(now + LONGEST_RETRY));
+        // The pause that the platform asks for is longer than any backoff.
+        let hold = Duration::from_secs(1800);
+        (memory.retry_at, memory.retry_within) = (Some(now + hold), hold);
+        memory.follow_the_clock(now);
+        assert_eq!(memory.retry_at, Some(now + hold));
         assert_eq!(memory.postponed_until, Some(now + LONGEST_POSTPONED));
         assert_eq!(memory.last_cycle, Some(now));
     }

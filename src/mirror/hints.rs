@@ -11,8 +11,7 @@ use jiff::Timestamp;
 
 use super::events;
 use super::state::{State, batch, count, ids, list};
-use super::statuses::ResourceRow;
-use crate::catalog::{Catalog, ChangeDate, EVENTS, Group, Refresh, Resource};
+use crate::catalog::{Catalog, ChangeDate, Group, Refresh, Resource};
 use crate::error::Result;
 use crate::scope::{CasePart, Hint, Told, UNKNOWN};
 use crate::sql::{self, db, instant, instant_param, scalar_i64};
@@ -73,10 +72,10 @@ impl Hints<'_> {
 
     /// Takes what webhooks told, up to this number, each with when it was received. Returns the number of the
     /// hints. Nothing is planned by them before they are released: the next poll may say the same, and one call
-    /// answers both.
+    /// answers both. Facts are left out where their table is `switched_off`.
     pub(crate) fn take(
         &self,
-        catalog: &Catalog,
+        (catalog, switched_off): (&Catalog, bool),
         told: &[(Timestamp, Told)],
         up_to: i64,
     ) -> Result<i64> {
@@ -85,8 +84,6 @@ impl Hints<'_> {
         let mut scopes: BTreeMap<(String, i64), Timestamp> = BTreeMap::new();
         let mut facts = Vec::new();
         let passed_over = self.know(told)?;
-        // A table that is switched off stays as it is.
-        let keeps_facts = state.statuses().all()?.get(EVENTS).is_some_and(ResourceRow::is_asked);
         for (at, told) in told {
             match told {
                 Told::Hint(hint) if passed_over.has(hint) => {}
@@ -95,7 +92,7 @@ impl Hints<'_> {
                         scopes.entry(scope).or_insert(*at);
                     }
                 }
-                Told::Fact(fact) if keeps_facts => facts.push((*at, fact)),
+                Told::Fact(fact) if !switched_off => facts.push((*at, fact)),
                 Told::Fact(_) => {}
                 Told::Unknown { event_type } => events::note_unknown(self.conn, event_type, *at)?,
             }
@@ -395,7 +392,7 @@ mod tests {
             scalar_i64(&conn, &format!("SELECT count(*) FROM sync.hints WHERE {which}")).unwrap()
         };
         for up_to in [1, 2] {
-            state.hints().take(&catalog, &told, up_to).unwrap();
+            state.hints().take((&catalog, false), &told, up_to).unwrap();
             assert_eq!(
                 scalar_i64(&conn, "SELECT count(*) FROM sync.seen").unwrap(),
                 1 + MOST_UNKNOWN

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use secrecy::SecretString;
 
 use super::Session;
+use crate::catalog::EVENTS;
 use crate::error::{self, Error, Kind, Result};
 use crate::failpoint;
 use crate::hints::{Batch, HintQueue, Made, path_of};
@@ -67,9 +68,10 @@ impl Session {
     /// Those of the store: then none of it is taken.
     pub(crate) async fn take_hints(&self, batch: &Batch) -> Result<i64> {
         let (catalog, told, up_to) = (self.catalog.clone(), batch.told.clone(), batch.up_to);
+        let switched_off = self.config.resources.disable.iter().any(|table| table == EVENTS);
         let taken = self.writer.run(move |conn| {
             let hints = State::new(conn);
-            hints.hints().take(&catalog, &told, up_to)
+            hints.hints().take((&catalog, switched_off), &told, up_to)
         });
         let sequence = taken.await?;
         failpoint::hit("hints-taken");

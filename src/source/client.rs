@@ -236,7 +236,7 @@ impl Client {
     /// The source has told an earlier process that it wants no call for so long from now on; `limits.retry_after` cuts
     /// it.
     pub(crate) fn hold_for(&self, wait: Duration) {
-        self.shared.transport.limits.wait_for(wait.min(self.shared.longest_hold));
+        self.shared.transport.limits.wait_for(wait);
     }
 
     /// Where calls, and the rows that they bring, are told.

@@ -87,6 +87,8 @@ pub(super) struct Limits {
     /// One fewer: journals take minutes, and must not keep the feed from being asked.
     journal_slots: Arc<Semaphore>,
     retry_at: Mutex<Option<Instant>>,
+    /// `limits.retry_after`.
+    longest_hold: Duration,
 }
 
 impl Limits {
@@ -98,6 +100,7 @@ impl Limits {
             row: tokio::sync::Mutex::new(()),
             journal_slots: Arc::new(Semaphore::new((slots - 1).max(1))),
             retry_at: Mutex::new(None),
+            longest_hold: limits.retry_after,
         }
     }
 
@@ -148,12 +151,9 @@ impl Limits {
         self.after_retry_at(deadline).await
     }
 
-    /// The service wants no call for `duration` from now. A longer Retry-After stays.
+    /// The service wants no call for `duration` from now; `limits.retry_after` cuts it. A longer Retry-After stays.
     pub(super) fn wait_for(&self, duration: Duration) {
-        // Beyond what the clock can count: a year stands in for it.
-        let now = Instant::now();
-        let until =
-            now.checked_add(duration).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400));
+        let until = Instant::now() + duration.min(self.longest_hold);
         let mut retry_at = self.retry_at.lock().unwrap_or_else(PoisonError::into_inner);
         if retry_at.is_none_or(|known| known < until) {
             *retry_at = Some(until);
@@ -240,6 +240,8 @@ mod tests {
         limits.wait_for(Duration::MAX);
         let error = limits.acquire(started + Duration::from_secs(60)).await.unwrap_err();
         assert_eq!(error.kind(), Kind::RetryAfter);
+        // An hour at most, whoever said more.
+        assert!(error.to_string().contains("another 3600 s"), "{error}");
         assert_eq!(started.elapsed(), Duration::ZERO);
         limits.lift_hold();
         limits.acquire(started + Duration::from_secs(60)).await.unwrap();

@@ -56,7 +56,7 @@ impl Refusal {
         for permission in &mut permissions {
             *permission = safe_text(permission, LONGEST_PERMISSION, secrets);
         }
-        permissions.retain(|permission| permission != REDACTED);
+        permissions.retain(|permission| !permission.is_empty() && permission != REDACTED);
         permissions.sort();
         permissions.dedup();
         Refusal { status, said, permissions }
