@@ -32,6 +32,8 @@ struct Polls {
 #[derive(Debug, Clone, Default)]
 struct Poll {
     last: Option<Moment>,
+    /// When a page of it last came.
+    page: Option<Instant>,
     /// What the polls since then failed with, the last of them.
     error: Option<String>,
     /// How many cases or contacts the polls have found changed, and nobody has asked for yet.
@@ -58,7 +60,7 @@ impl Polls {
 pub(crate) enum Feeds {
     /// Both were asked completely within the larger of three intervals and two minutes.
     Polled,
-    /// Not yet, and there was no time for it since the start.
+    /// Not yet, and there was no time for it since the start, or pages of the poll come still.
     Starting(Lag),
     Stalled(Lag),
 }
@@ -104,7 +106,12 @@ impl Pulse {
         let last = Some(Moment { at: Timestamp::now(), since: Instant::now() });
         let mut polls = self.polls();
         let poll = polls.of(feed);
-        *poll = Poll { last, error: None, moved: poll.moved + moved };
+        *poll = Poll { last, page: None, error: None, moved: poll.moved + moved };
+    }
+
+    /// A page of a feed came, and there may be many more of this poll.
+    pub(crate) fn gets_on(&self, feed: FeedName) {
+        self.polls().of(feed).page = Some(Instant::now());
     }
 
     /// How many cases or contacts the polls have found changed since this was last asked.
@@ -129,21 +136,30 @@ impl Pulse {
     }
 
     fn feeds_at(&self, feed: &config::Feed, now: Instant) -> Feeds {
-        let Some(lag) = self.lag_at(feed, now) else { return Feeds::Polled };
+        let mut lags = self.lags_at(feed, now);
+        let Some((_, first)) = lags.first().cloned() else { return Feeds::Polled };
         let intervals = feed.contacts_interval().unwrap_or_default().max(feed.poll_interval());
         let lives = now.saturating_duration_since(self.began);
         if lives <= longest(intervals) {
-            return Feeds::Starting(lag);
+            return Feeds::Starting(first);
         }
-        Feeds::Stalled(lag)
+        let gets_on = |name| {
+            let page = self.polls().of(name).page;
+            page.is_some_and(|page| now.saturating_duration_since(page) <= PATIENCE)
+        };
+        lags.retain(|(name, _)| !gets_on(*name));
+        match lags.into_iter().next() {
+            Some((_, lag)) => Feeds::Stalled(lag),
+            None => Feeds::Starting(first),
+        }
     }
 
-    fn lag_at(&self, feed: &config::Feed, now: Instant) -> Option<Lag> {
+    fn lags_at(&self, feed: &config::Feed, now: Instant) -> Vec<(FeedName, Lag)> {
         let intervals = [
             (FeedName::Cases, Some(feed.poll_interval())),
             (FeedName::Contacts, feed.contacts_interval()),
         ];
-        intervals.into_iter().find_map(|(name, interval)| {
+        let lag = |name, interval: Option<Duration>| {
             let longest = longest(interval?);
             let Poll { last, error, .. } = self.polls().of(name).clone();
             let Some(last) = last else {
@@ -157,7 +173,9 @@ impl Pulse {
                     format!("the change feed of {name} was last polled completely {seconds} s ago");
                 Lag { what, error }
             })
-        })
+        };
+        let lags = intervals.into_iter();
+        lags.filter_map(|(name, interval)| Some((name, lag(name, interval)?))).collect()
     }
 
     fn polls(&self) -> MutexGuard<'_, Polls> {
@@ -193,7 +211,10 @@ mod tests {
         for (feed, longest) in [("contacts_poll = \"0s\"", 120), ("poll = \"60s\"", 180)] {
             let config = configured(feed);
             let pulse = Pulse::default();
-            let lag = |now| pulse.lag_at(&config.feed, now).map(|lag| lag.to_string());
+            let lag = |now| {
+                let lags = pulse.lags_at(&config.feed, now);
+                lags.first().map(|(_, lag)| lag.to_string())
+            };
             assert!(lag(pulse.began).unwrap().contains("of cases was not polled"), "{feed}");
             pulse.polled(FeedName::Cases, 2);
             if config.feed.contacts_interval().is_some() {
@@ -207,6 +228,26 @@ mod tests {
             assert!(lag(late).unwrap().contains("s ago"), "{feed}");
             assert!(matches!(pulse.feeds_at(&config.feed, late), Feeds::Stalled(_)), "{feed}");
         }
+    }
+
+    #[test]
+    fn a_poll_whose_pages_come_is_not_stalled_and_stands_for_no_other() {
+        let config = configured("");
+        let pulse = Pulse::default();
+        let late = pulse.began + 400 * SECOND;
+        let feeds = |now| pulse.feeds_at(&config.feed, now);
+        assert!(matches!(feeds(late), Feeds::Stalled(_)));
+        pulse.gets_on(FeedName::Cases);
+        let contacts =
+            |feeds| matches!(feeds, Feeds::Stalled(lag) if lag.what.contains("contacts"));
+        let soon = Instant::now() + 100 * SECOND;
+        let began = pulse.began - 400 * SECOND;
+        let pulse = Pulse { began, ..pulse };
+        let feeds = |now| pulse.feeds_at(&config.feed, now);
+        assert!(contacts(feeds(soon)));
+        pulse.gets_on(FeedName::Contacts);
+        assert!(matches!(feeds(soon), Feeds::Starting(lag) if lag.what.contains("not polled")));
+        assert!(matches!(feeds(soon + 100 * SECOND), Feeds::Stalled(_)), "no page for so long");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use duckdb::Connection;
 use jiff::Timestamp;
 
+use super::polls::Turns;
 use crate::error::Result;
 use crate::feed::{Committed, Memory, Recalled, SeenPage};
 use crate::mirror::{State, Store, Writer};
@@ -12,6 +13,7 @@ use crate::scope::{FeedName, FeedState, Late, Mark, Reader};
 pub(super) struct FeedMemory<'a> {
     pub(crate) store: &'a Store,
     pub(crate) writer: &'a Writer,
+    pub(crate) turns: &'a Turns,
     /// The run that rejects are noted for.
     pub(crate) run_id: i64,
 }
@@ -62,7 +64,9 @@ impl Memory for FeedMemory<'_> {
 
     async fn commit(&self, page: SeenPage) -> Result<Committed> {
         let (run_id, overlay) = (self.run_id, self.store.overlay());
-        self.writer
+        let feed = page.name;
+        let committed = self
+            .writer
             .run(move |conn| {
                 if let Some(overlay) = overlay {
                     let cases: Vec<i64> = page.cases.iter().map(|(id, _)| *id).collect();
@@ -71,7 +75,9 @@ impl Memory for FeedMemory<'_> {
                 }
                 commit(conn, run_id, &page)
             })
-            .await
+            .await?;
+        self.turns.page(feed);
+        Ok(committed)
     }
 
     async fn complete(&self, name: FeedName, kept: FeedState, usual: Option<String>) -> Result<()> {
@@ -193,7 +199,8 @@ mod tests {
 
     async fn note(store: &Store, pages: &[SeenPage], gap: Option<FeedName>) {
         let writer = Writer::start(store).unwrap();
-        let memory = FeedMemory { store, writer: &writer, run_id: 1 };
+        let turns = Turns::default();
+        let memory = FeedMemory { store, writer: &writer, turns: &turns, run_id: 1 };
         if let Some(name) = gap {
             memory.gap(name).await.unwrap();
         }

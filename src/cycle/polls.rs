@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, watch};
 
 use super::feed_memory::FeedMemory;
 use super::policy::{ends_run, is_closed};
@@ -40,16 +40,37 @@ pub struct Polls {
 /// Whose turn it is to ask each feed.
 #[derive(Default)]
 pub struct Turns {
-    cases: Mutex<()>,
-    contacts: Mutex<()>,
+    cases: Turn,
+    contacts: Turn,
+}
+
+#[derive(Default)]
+struct Turn {
+    asking: Mutex<()>,
+    /// Told when a page was committed.
+    pages: watch::Sender<()>,
 }
 
 impl Turns {
-    async fn of(&self, feed: FeedName) -> MutexGuard<'_, ()> {
+    fn of(&self, feed: FeedName) -> &Turn {
         match feed {
-            FeedName::Cases => self.cases.lock().await,
-            FeedName::Contacts => self.contacts.lock().await,
+            FeedName::Cases => &self.cases,
+            FeedName::Contacts => &self.contacts,
         }
+    }
+
+    async fn take(&self, feed: FeedName) -> MutexGuard<'_, ()> {
+        self.of(feed).asking.lock().await
+    }
+
+    /// Tells when a page of a feed was committed: a poll of hundreds of them gets on.
+    pub(crate) fn pages(&self, feed: FeedName) -> watch::Receiver<()> {
+        self.of(feed).pages.subscribe()
+    }
+
+    /// A page of a feed was committed.
+    pub(super) fn page(&self, feed: FeedName) {
+        self.of(feed).pages.send_replace(());
     }
 }
 
@@ -59,7 +80,7 @@ impl Polls {
     /// # Errors
     /// Those of [`Feed::poll`], with the name of the feed.
     pub(crate) async fn poll(&self, name: FeedName) -> Result<Polled> {
-        let _turn = self.turns.of(name).await;
+        let _turn = self.turns.take(name).await;
         let reach = Ticks::from_timestamp(Timestamp::now()).earlier_by(LONGEST_REACH).get();
         // The daemon's poller is no run of its own: what it notes is noted under the last one.
         let run_id = RunLog::new(&self.store.connection()?).last_run_id()?;
@@ -120,7 +141,7 @@ impl Polls {
     /// # Errors
     /// Those of [`Feed::reread`], with the name of the feed.
     pub async fn reread(&self, name: FeedName, reach: Duration) -> Result<Reread> {
-        let _turn = self.turns.of(name).await;
+        let _turn = self.turns.take(name).await;
         let run_id = RunLog::new(&self.store.connection()?).last_run_id()?;
         let reread = self.feed(run_id).reread(name, reach).await;
         self.notifier.notify(State::new(&self.store.connection()?).sequence()?);
@@ -132,7 +153,12 @@ impl Polls {
     fn feed(&self, run_id: i64) -> Feed<'_, FeedMemory<'_>> {
         Feed {
             client: &self.client,
-            memory: FeedMemory { store: &self.store, writer: &self.writer, run_id },
+            memory: FeedMemory {
+                store: &self.store,
+                writer: &self.writer,
+                turns: &self.turns,
+                run_id,
+            },
             settings: &self.config.feed,
             zone: &self.config.source.time_zone,
         }

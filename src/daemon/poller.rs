@@ -99,7 +99,8 @@ impl Poller {
             }
             let (started, asked) = (Instant::now(), self.asks.now());
             self.polling.fetch_add(1, Ordering::Relaxed);
-            let polled = self.session.polls().poll(FeedName::Cases).await;
+            let polls = self.session.polls();
+            let polled = self.telling(FeedName::Cases, polls.poll(FeedName::Cases)).await;
             self.polling.fetch_sub(1, Ordering::Relaxed);
             self.after(FeedName::Cases, &mut timer, started, polled.map(|polled| polled.moved))?;
             if !timer.fails {
@@ -118,10 +119,23 @@ impl Poller {
             }
             let started = Instant::now();
             self.polling.fetch_add(1, Ordering::Relaxed);
-            let polled = self.session.polls().poll_contacts().await;
+            let polls = self.session.polls();
+            let polled = self.telling(FeedName::Contacts, polls.poll_contacts()).await;
             self.polling.fetch_sub(1, Ordering::Relaxed);
             let moved = polled.map(|polled| polled.map_or(0, |polled| polled.moved));
             self.after(FeedName::Contacts, &mut timer, started, moved)?;
+        }
+    }
+
+    /// Awaits a poll, and tells that its pages come: the first one may have hundreds, and six of them go in half a minute.
+    async fn telling<T>(&self, name: FeedName, poll: impl Future<Output = T>) -> T {
+        let mut pages = self.session.polls().turns.pages(name);
+        let mut poll = std::pin::pin!(poll);
+        loop {
+            tokio::select! {
+                polled = &mut poll => return polled,
+                Ok(()) = pages.changed() => self.pulse.gets_on(name),
+            }
         }
     }
 
