@@ -18,10 +18,11 @@ use crate::scope::{Month, REVENUE, REVENUE_SUMS};
 use crate::session::{NOTHING_LISTED, ToClose};
 
 /// The command as the user who runs this process typed it.
-pub(super) fn typed_by_user(args: &Close) -> Result<Close> {
+pub(super) fn typed_by_user(args: &Close) -> Close {
+    // A container's user may have no name.
     let by = whoami::username()
-        .map_err(|e| Error::caused(Kind::Io, "cannot tell which system user this is", e))?;
-    Ok(Close { by, ..args.clone() })
+        .unwrap_or_else(|_| format!("uid {}", rustix::process::geteuid().as_raw()));
+    Close { by, ..args.clone() }
 }
 
 /// Refuses a month that has not ended, and a kind that does not exist.
@@ -65,7 +66,9 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
         if opened == 0 {
             return Err(Error::new(Kind::Usage, format!("{}: nothing of it is closed", of.month)));
         }
+        // Opened it is, whatever becomes of what shows it.
         out.print(&format!("{}: {opened} opened again; the closings are kept\n", of.month))?;
+        session.publish_closings().await?;
         if session.config().publish.parquet.is_none() || session.has_listed()? {
             tell_pack(session.write_pack(&of).await?, out)?;
         }
@@ -127,8 +130,9 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
     host.goes_on()?;
     let closed = session.close_months(&of, to_close, &args.by).await?;
     let already = judged.iter().filter(|(_, j)| matches!(j, Judged::Closed(_))).count();
-    // Closed it is, whatever becomes of the pack.
+    // Closed it is, whatever becomes of what shows it.
     out.print(&format!("{}\n", outcome(&of.month.to_string(), closed, already, &args.by)))?;
+    session.publish_closings().await?;
     if session.config().publish.parquet.is_some() && !session.has_listed()? {
         out.print(&format!("no pack yet: {NOTHING_LISTED}; the same command writes it then\n"))?;
         return Ok(3);

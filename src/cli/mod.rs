@@ -63,7 +63,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Run => run::run(load()?, quiet).await,
         Command::Forget(args) => forget::run(args, load()?, quiet).await,
         Command::Close(args) => {
-            work::run(&Command::Close(close::typed_by_user(args)?), load()?, quiet).await
+            work::run(&Command::Close(close::typed_by_user(args)), load()?, quiet).await
         }
         command
         @ (Command::Sync(_) | Command::Journals(_) | Command::Verify(_) | Command::Plan) => {

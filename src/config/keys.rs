@@ -128,7 +128,7 @@ declare::sections! {
     /// The daemon's own DuckDB file.
     pub struct Store in store {
         /// casemirror's own DuckDB file. Nobody else should open it: publish.database is for reading.
-        pub path: PathBuf = path(), default "data/store.duckdb";
+        pub path: PathBuf = written_path(), default "data/store.duckdb";
 
         /// The memory that DuckDB may take, such as "400MB" or "1GB", and the most threads (0: all cores);
         /// a store below 64 MB needs one.

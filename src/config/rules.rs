@@ -181,6 +181,14 @@ const WRITTEN: [(&str, &[&str]); 7] = [
     ("lake.data", &[""]),
 ];
 
+/// Folders that are casemirror's alone, by whose place they lie beside or below: what is in them is replaced and removed.
+const REPLACED: [(&str, &str); 4] = [
+    ("store.path", ".tmp"),
+    ("publish.parquet", "/latest"),
+    ("publish.parquet", "/snapshots"),
+    ("publish.parquet", "/closings"),
+];
+
 impl Reader {
     /// A key that is only needed to log in: commands that never call the platform do not look at
     /// it, and have `offline` in its place.
@@ -215,7 +223,8 @@ impl Reader {
         if self.is_set(key) { self.time_zone(key) } else { self.peek(other, named_zone) }
     }
 
-    /// A file, or a folder, that casemirror writes; no two of [`WRITTEN`] may be one.
+    /// A file, or a folder, that casemirror writes; no two of [`WRITTEN`] may be one, and none may lie in what is
+    /// [`REPLACED`].
     pub(super) fn written_path(&mut self, key: &str) -> Option<PathBuf> {
         let path = self.path(key)?;
         let at = WRITTEN.iter().position(|(written, _)| *written == key)?;
@@ -234,6 +243,15 @@ impl Reader {
                     self.refuse(key, format!("must be another file than {other}{beside}"));
                     return None;
                 }
+            }
+        }
+        for (owner, ending) in REPLACED {
+            let Some(place) = self.peek_path(owner).filter(|_| owner != key) else { continue };
+            let folder = with_suffix(&place, ending);
+            if path.ancestors().skip(1).any(|above| lead_to_one(above, &folder)) {
+                let text = format!("must not lie in {}, which {owner} replaces", folder.display());
+                self.refuse(key, text);
+                return None;
             }
         }
         Some(path)

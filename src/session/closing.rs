@@ -50,10 +50,10 @@ impl Session {
         Ok(known.is_empty() || of.journals.iter().filter(is_read).any(lacks))
     }
 
-    /// Freezes these months of `of`, all or none, and publishes. Returns how many.
+    /// Freezes these months of `of`, all or none. Returns how many.
     ///
     /// # Errors
-    /// Those of the store and of publishing.
+    /// Those of the store.
     pub(crate) async fn close_months(
         &self,
         of: &MonthOf,
@@ -61,8 +61,7 @@ impl Session {
         by: &str,
     ) -> Result<usize> {
         let (of, by, catalog) = (of.clone(), by.to_owned(), Arc::clone(&self.catalog));
-        let closed = self
-            .writer
+        self.writer
             .run_dated(move |conn, now| {
                 let closings = Closings::new(conn);
                 let now = closings.time(now)?;
@@ -76,26 +75,29 @@ impl Session {
                     Ok(closed + closings.close(&catalog, &of, &by, forced_over, now)?)
                 })
             })
-            .await?;
-        self.publish(Forms::Both, When::Changed).await?;
-        Ok(closed)
+            .await
     }
 
-    /// Opens what is closed of these months, and publishes. Returns how many.
+    /// Opens what is closed of these months. Returns how many.
     ///
     /// # Errors
-    /// Those of the store and of publishing.
+    /// Those of the store.
     pub(crate) async fn reopen_months(&self, of: &MonthOf) -> Result<u64> {
         let of = of.clone();
-        let opened = self
-            .writer
+        self.writer
             .run_dated(move |conn, now| {
                 let closings = Closings::new(conn);
                 closings.reopen(&of, closings.time(now)?)
             })
-            .await?;
-        self.publish(Forms::Both, When::Changed).await?;
-        Ok(opened)
+            .await
+    }
+
+    /// Publishes what was closed or opened, whose caller has been told of it.
+    ///
+    /// # Errors
+    /// Those of publishing.
+    pub(crate) async fn publish_closings(&self) -> Result<()> {
+        self.publish(Forms::Both, When::Changed).await.map(drop)
     }
 
     /// Writes the pack of a month from the published database; `None` where `publish.parquet` is off.

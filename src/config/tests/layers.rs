@@ -412,6 +412,21 @@ fn the_lakes_data_go_to_a_place_of_their_own_and_no_address_with_a_key_is_shown(
     }
 }
 
+/// It would be replaced or removed with what lies beside it.
+#[test]
+fn nothing_that_is_written_lies_in_what_is_replaced() {
+    for (key, path, owner) in [
+        ("publish.database", "data/store.duckdb.tmp/a/x.duckdb", "store.path"),
+        ("publish.database", "p/latest/x.duckdb", "publish.parquet"),
+        ("publish.views", "p/../p/snapshots/x.duckdb", "publish.parquet"),
+        ("store.path", "p/closings/x.duckdb", "publish.parquet"),
+    ] {
+        let refused = load_with(&[("publish.parquet", "p"), (key, path)]).unwrap_err().chain();
+        assert!(refused.contains(&format!("which {owner} replaces")), "{key} {path}: {refused}");
+    }
+    load_with(&[("publish.parquet", "p"), ("publish.database", "p/x.duckdb")]).unwrap();
+}
+
 /// The required keys and these on the command line.
 fn load_with(overrides: &[(&str, &str)]) -> Result<Config> {
     Folder::with(REQUIRED).load(&[], overrides)
