@@ -321,14 +321,14 @@ mod tests {
 
     fn month(journal: &str, status: &str, sum_matches: Option<bool>) -> ClosingMonth {
         ClosingMonth {
-            lines: 3,
-            was_read: true,
-            status: status.to_owned(),
-            sum_matches,
             journal: journal.to_owned(),
             id: 11,
             name: None,
+            lines: 3,
+            was_read: true,
             is_whole: false,
+            status: status.to_owned(),
+            sum_matches,
             without_control: false,
             lacks_annotations: false,
             sent_at: None,

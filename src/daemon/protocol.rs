@@ -69,8 +69,8 @@ pub(crate) enum Frame {
 pub(crate) fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let ends = (0..=LARGEST_TEXT.min(rest.len())).rev();
-        let end = ends.into_iter().find(|at| rest.is_char_boundary(*at)).unwrap_or_default();
+        let longest = LARGEST_TEXT.min(rest.len());
+        let end = (0..=longest).rev().find(|at| rest.is_char_boundary(*at)).unwrap_or_default();
         let (part, behind) = rest.split_at(end);
         rest = behind;
         (!part.is_empty()).then_some(part)

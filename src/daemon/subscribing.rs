@@ -41,12 +41,10 @@ impl Subscribing {
                 }
                 Err(error) => Some(error),
             };
-            let what = "managing the webhook subscriptions";
-            if let Some(held) = self.session.polls().client.held_for()
-                && failed.as_ref().is_some_and(|error| error.kind() == Kind::RetryAfter)
-            {
-                // Nothing was asked.
-                tokio::time::sleep(held).await;
+            if failed.as_ref().is_some_and(|error| error.kind() == Kind::RetryAfter) {
+                // Nothing was asked; where the pause was lifted meanwhile, it is now.
+                let held = self.session.polls().client.held_for();
+                tokio::time::sleep(held.unwrap_or_default()).await;
                 continue;
             }
             // What passes by itself has the time for it.
@@ -58,6 +56,7 @@ impl Subscribing {
                 }
             }
             failed_before = failed.is_some();
+            let what = "managing the webhook subscriptions";
             let wait = match failed {
                 None => {
                     say_recovery(what, patience.succeed(Instant::now().into_std()));

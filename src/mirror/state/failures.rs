@@ -289,15 +289,26 @@ mod tests {
     use crate::mirror::RunLog;
     use crate::mirror::reports::fixture;
 
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_790_000_000 + second).unwrap()
+    }
+
+    /// A scope fails at that second; when it may be tried again.
+    fn fails(
+        conn: &Connection,
+        (table, id): (&str, i64),
+        kind: FailureKind,
+        second: i64,
+    ) -> Timestamp {
+        let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
+        let failure = Failure::new(kind, "why");
+        State::new(conn).failures().fail(1, at(second), &scope, &failure).unwrap()
+    }
+
     #[test]
     fn what_waits_for_the_search_is_no_failure_while_the_search_may_lag() {
         let conn = fixture::store(None, 2026..=2026);
-        let at = |second: i64| Timestamp::from_second(1_790_000_000 + second).unwrap();
-        let fail = |id, kind, second| {
-            let scope = ScopeId { table: "cases".to_owned(), id, part: String::new() };
-            let failure = Failure::new(kind, "why");
-            State::new(&conn).failures().fail(1, at(second), &scope, &failure).unwrap();
-        };
+        let fail = |id, kind, second| fails(&conn, ("cases", id), kind, second);
         let failed = || {
             let failed = RunLog::new(&conn).failed_scopes(&["cases"], &[], Duration::from_secs(30));
             failed.unwrap().get("cases").map_or(0, |(count, _)| *count)
@@ -320,12 +331,7 @@ mod tests {
     #[test]
     fn what_was_not_asked_leaves_what_the_last_call_failed_with() {
         let conn = fixture::store(None, 2026..=2026);
-        let at = |second: i64| Timestamp::from_second(1_790_000_000 + second).unwrap();
-        let fail = |id, kind, second| {
-            let scope = ScopeId { table: "costs".to_owned(), id, part: String::new() };
-            let failure = Failure::new(kind, "why");
-            State::new(&conn).failures().fail(1, at(second), &scope, &failure).unwrap()
-        };
+        let fail = |id, kind, second| fails(&conn, ("costs", id), kind, second);
         fail(1, FailureKind::of(Kind::Server), 0);
         assert_eq!(fail(1, FailureKind::NotAsked, 10), at(12), "with the backoff of two attempts");
         fail(2, FailureKind::NotAsked, 10);
@@ -339,7 +345,6 @@ mod tests {
     fn the_journals_that_are_forbidden_are_those_since_the_last_month_that_was_read() {
         let conn = fixture::store(None, 2026..=2026);
         let state = State::new(&conn);
-        let at = |second: i64| Timestamp::from_second(1_790_000_000 + second).unwrap();
         let forbid = |id, month: &str, second| {
             let part = format!("offices/2026-{month}");
             let scope = ScopeId { table: "depot_journals".to_owned(), id, part };
@@ -387,7 +392,6 @@ mod tests {
     fn a_scope_that_answers_403_before_and_after_another_one_answered_is_forbidden_since() {
         let conn = fixture::store(None, 2026..=2026);
         let state = State::new(&conn);
-        let at = |second: i64| Timestamp::from_second(1_790_000_000 + second).unwrap();
         let forbid = |id, second| {
             let scope = ScopeId { table: "notes".to_owned(), id, part: String::new() };
             let failure = Failure::new(FailureKind::of(Kind::Forbidden), "403");
