@@ -137,6 +137,37 @@ fn a_404_of_one_cost_type_removes_its_rows_the_second_time_and_none_of_the_other
 }
 
 #[test]
+fn a_404_of_one_cost_type_removes_its_rows_though_they_are_most_of_many() {
+    let world = mirrored(3);
+    world.doubt("0s");
+    let case_id = shown_cases(&world)[0];
+    let count = |cost_type: &str| -> i64 {
+        let rows = "SELECT count(*) FROM main.costs WHERE case_id";
+        one(&world.store(), &format!("{rows} = {case_id} AND cost_type = '{cost_type}'"))
+    };
+    let path = |cost_type: &str| format!("/api/Conditions/Cases/{case_id}/Costs/{cost_type}");
+    let costs = |cost_type: &str, ids: std::ops::Range<i64>| {
+        let costs: Vec<Value> = ids.map(|id| json!({ "Id": id, "Name": "Cost" })).collect();
+        world.sandbox.fault(fault(&path(cost_type), None, garbage(&json!(costs).to_string())));
+    };
+    costs("Buyer", 900_000..900_005);
+    costs("Seller", 910_000..910_025);
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!((count("Buyer"), count("Seller")), (5, 25));
+
+    world.sandbox.clear_faults();
+    costs("Buyer", 900_000..900_005);
+    world.sandbox.fault(fault(&path("Seller"), None, refuse(404)));
+    // Half of the answer is doubted first, and then that most of the case's costs would leave.
+    for _ in 0..2 {
+        assert_incomplete(&world.run(&["sync", "--full"]), "costs");
+        assert_eq!((count("Buyer"), count("Seller")), (5, 25));
+    }
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!((count("Buyer"), count("Seller")), (5, 0));
+}
+
+#[test]
 fn notes_stay_when_their_permission_goes_between_two_readings_of_the_permissions() {
     let world = mirrored(30);
     let economics = "FROM main.notes WHERE note_type = 'Economics'";

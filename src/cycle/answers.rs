@@ -18,7 +18,7 @@ use super::tables::Tables;
 use super::{Report, Run, Unreached};
 use crate::catalog::Resource;
 use crate::error::{Error, Result};
-use crate::mirror::{Failure, RunLog, State, digest_of_404};
+use crate::mirror::{RunLog, State};
 use crate::scope::{FailureKind, ScopeId};
 
 /// What a run has come to know by the answers.
@@ -137,17 +137,12 @@ impl<'r> Answers<'r> {
     ) -> Result<()> {
         self.planned.failed(table, id, FailureKind::NotFound);
         let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
-        let (digest, doubt) = (digest_of_404(values), self.run.config.source.doubt);
-        let (run_id, why) = (self.run.id, why.to_owned());
+        let (run_id, doubt) = (self.run.id, self.run.config.source.doubt);
+        let (values, why) = (values.to_vec(), why.to_owned());
         self.run
             .write(move |conn| {
-                let failure = Failure {
-                    kind: FailureKind::NotFound,
-                    error: &why,
-                    digest: Some(&digest),
-                    not_before: Some(doubt),
-                };
-                State::new(conn).failures().fail(run_id, Timestamp::now(), &scope, &failure)
+                let failures = State::new(conn).failures();
+                failures.fail_gone(run_id, Timestamp::now(), &scope, (&values, &why), doubt)
             })
             .await
             .map(drop)

@@ -245,7 +245,12 @@ impl Commit<'_> {
         if held > 0
             && let Some(limits) = settings.limits(now)
         {
-            guard::note_held(conn, &resource.table, run_id, limits, &mut self.outcome)?;
+            let missing = loads.iter().filter(|load| !load.missing.is_empty());
+            let missing = missing
+                .flat_map(|load| load.scopes.iter().map(|s| (s.id, load.missing.as_slice())))
+                .collect();
+            let table = &resource.table;
+            guard::note_held(conn, table, &missing, run_id, limits, &mut self.outcome)?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What holds removals back: the guard over a table, and the doubt about a scope that loses everything
 //! (docs/architecture.md, "Deletion").
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use duckdb::Connection;
@@ -8,7 +9,7 @@ use jiff::Timestamp;
 
 use super::load::Outcome;
 use super::merge::stage_name;
-use super::state::failures::{Failure, fail};
+use super::state::failures::{Failure, digest_of_held, fail};
 use crate::catalog::Resource;
 use crate::error::Result;
 use crate::scope::{FailureKind, ScopeId};
@@ -238,9 +239,11 @@ pub(super) fn note_removed(
 }
 
 /// After the scopes were noted as fetched: those of which something is held wait for their next answer.
+/// `missing` are the values of which a scope's calls answered 404.
 pub(super) fn note_held(
     conn: &Connection,
     table: &str,
+    missing: &HashMap<i64, &[String]>,
     run_id: i64,
     limits: Limits,
     outcome: &mut Outcome,
@@ -263,6 +266,7 @@ pub(super) fn note_held(
         },
     )?;
     for (id, by_guard, rows, digest) in held {
+        let digest = digest_of_held(missing.get(&id).copied().unwrap_or_default(), digest);
         // What the guard holds waits for more than a second answer.
         let (kind, why, not_before) = if !by_guard {
             let why = format!(

@@ -105,7 +105,7 @@ pub(crate) use published::PublishedSnapshot;
 pub use run_log::RunLog;
 pub(crate) use run_log::{FailureRow, RunRow, RunSummary};
 pub(crate) use secrets::{known_webhook_token, webhook_token};
-pub(crate) use state::failures::{Failure, Failures, digest_of_404};
+pub(crate) use state::failures::{Failure, Failures};
 pub(crate) use state::{ALERTS, SUBSCRIBING_FAILED, SUBSCRIPTIONS, State};
 pub(crate) use statuses::ResourceRow;
 pub(crate) use suspects::{Asked, SuspectStep};

@@ -1,6 +1,8 @@
 //! Rows that leave `main` for another reason than an answer of their own scope: their case is gone or
 //! hidden, moved to the other search, or is no longer what the table is about.
 
+use std::collections::HashMap;
+
 use duckdb::Connection;
 use jiff::Timestamp;
 
@@ -222,7 +224,7 @@ fn believed(
     let gone = scalar_i64(conn, "SELECT count(*) FROM temp.gone")?.unsigned_abs();
     let held = if gone == 0 { 0 } else { guard::hold(conn, resource, limits, gone)? };
     guard::note_removed(conn, &resource.table, gone - held, limits.now)?;
-    guard::note_held(conn, &resource.table, run_id, limits, outcome)?;
+    guard::note_held(conn, &resource.table, &HashMap::new(), run_id, limits, outcome)?;
     let held = ids(conn, "SELECT DISTINCT id FROM temp.kept_back ORDER BY id")?;
     run("CREATE OR REPLACE TEMP TABLE kept_back AS FROM temp.kept_back_before")?;
     if !held.is_empty() {

@@ -162,6 +162,45 @@ impl Failures<'_> {
     ) -> Result<Timestamp> {
         fail(self.conn, run_id, now, scope, failure)
     }
+
+    /// Notes that a scope answered 404, or its calls for these values did: an equal answer is believed
+    /// `doubt` after the first.
+    pub(crate) fn fail_gone(
+        &self,
+        run_id: i64,
+        now: Timestamp,
+        scope: &ScopeId,
+        (values, why): (&[String], &str),
+        doubt: Duration,
+    ) -> Result<Timestamp> {
+        let lacking = digest_of_404(values);
+        // It says nothing of what else is held of the scope.
+        let held = self
+            .digest(scope)?
+            .filter(|kept| kept.split_once(AND_HELD).is_some_and(|(values, _)| values == lacking));
+        let failure = Failure {
+            kind: FailureKind::NotFound,
+            error: why,
+            digest: Some(held.as_ref().unwrap_or(&lacking)),
+            not_before: Some(doubt),
+        };
+        self.fail(run_id, now, scope, &failure)
+    }
+
+    /// What the last answer that lacked rows of a scope had instead.
+    fn digest(&self, scope: &ScopeId) -> Result<Option<String>> {
+        let digests = query(
+            self.conn,
+            &format!(
+                "SELECT digest FROM sync.failures WHERE table_name = {} AND id = {} AND part = {}",
+                sql::text(&scope.table),
+                scope.id,
+                sql::text(&scope.part)
+            ),
+            |row| row.get(0),
+        )?;
+        Ok(digests.into_iter().next().flatten())
+    }
 }
 
 /// SQL that holds for what failed, and not for what merely waits for the search, which may lag for so long
@@ -180,8 +219,20 @@ fn lacking(value: &str) -> String {
     format!("{value}={NOTHING};")
 }
 
+/// Between the values that answered 404 and what is held of a scope's other rows.
+const AND_HELD: char = '|';
+
+/// The digest of an answer of which the calls for these values were 404, and of which the guard or a doubt
+/// holds rows: either is confirmed by itself.
+pub(in crate::mirror) fn digest_of_held(values: &[String], held: String) -> String {
+    if values.is_empty() || held == NOTHING {
+        return held;
+    }
+    format!("{}{AND_HELD}{held}", digest_of_404(values))
+}
+
 /// The digest of answers of which those for these values were 404; of none: the scope's own was.
-pub(crate) fn digest_of_404(values: &[String]) -> String {
+fn digest_of_404(values: &[String]) -> String {
     if values.is_empty() {
         return NOTHING.to_owned();
     }
