@@ -188,6 +188,29 @@ fn notes_stay_when_their_permission_goes_between_two_readings_of_the_permissions
     assert_eq!(rows(), before);
 }
 
+#[test]
+fn a_permission_that_was_granted_before_a_call_was_sent_says_nothing_of_its_answer() {
+    let world = mirrored(30);
+    let economics = "FROM main.notes WHERE note_type = 'Economics'";
+    let rows =
+        || one::<i64>(&world.store(), &format!("SELECT count(DISTINCT case_id) {economics}"));
+    let before = rows();
+    let of =
+        |order: &str| one::<i64>(&world.store(), &format!("SELECT {order}(case_id) {economics}"));
+    let cases = [of("min"), of("max")];
+    assert_ne!(cases[0], cases[1]);
+    for case_id in cases {
+        change(&world, case_id, Facet::Activity);
+        let notes = format!("/api/Notes/Case/{case_id}");
+        world.sandbox.fault(fault(&notes, None, garbage("[]")));
+    }
+    // Granted when the first case lacks them, and not any more when the second does.
+    let withdrawn = fault("/api/User/ApiPermissions", None, garbage("[]"));
+    world.sandbox.fault(Rule { nth: 2, ..withdrawn });
+    assert_status(&world.run(&["sync", "--set", "limits.concurrency=1"]), 0);
+    assert_eq!(rows(), before - 1);
+}
+
 /// Fields that are not set may be left out: of a record of which one column is known, all else shows what it is.
 #[test]
 fn a_part_of_a_record_of_which_the_part_is_not_set_is_no_failure() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
+use jiff::Timestamp;
 
 use super::Run;
 use super::polls::CONTACTS_FEED_WHY;
@@ -24,7 +25,7 @@ const BELIEVED: Duration = Duration::from_secs(60);
 /// What the API user may do, as far as it was asked in this run.
 pub(super) struct Permissions<'r> {
     run: &'r Run,
-    asked: Option<(Instant, Option<Vec<ApiPermission>>)>,
+    asked: Option<Asked>,
     /// Of tables with a part that a further permission shows, whether it was withheld when rows of it
     /// would have left.
     withheld: BTreeMap<String, bool>,
@@ -32,6 +33,13 @@ pub(super) struct Permissions<'r> {
     with_part: HashMap<(String, i64), bool>,
     /// Whether such tables had no rows when this was first needed: then only what came since has some.
     began_empty: HashMap<String, bool>,
+}
+
+/// An answer about our permissions; none where it could not be had.
+struct Asked {
+    at: Instant,
+    sent_at: Timestamp,
+    granted: Option<Vec<ApiPermission>>,
 }
 
 impl<'r> Permissions<'r> {
@@ -118,8 +126,18 @@ impl<'r> Permissions<'r> {
         if !leaves {
             return Ok(());
         }
-        let granted = self.granted().await;
-        let withheld = granted.is_none_or(|granted| !is_granted(partial, granted));
+        let sees = |granted: &[ApiPermission]| is_granted(partial, granted);
+        // What was granted before a call was sent may have been withdrawn before it was answered.
+        let sent_at = load.scopes.iter().map(|scope| scope.sent_at).max();
+        let is_older = |asked: &Asked| Some(asked.sent_at) < sent_at;
+        if self
+            .asked
+            .as_ref()
+            .is_some_and(|a| is_older(a) && a.granted.as_deref().is_some_and(sees))
+        {
+            self.asked = None;
+        }
+        let withheld = !self.granted().await.is_some_and(sees);
         if !withheld {
             self.with_part.insert(scope, false);
         }
@@ -164,10 +182,11 @@ impl<'r> Permissions<'r> {
         })
     }
 
-    /// What the API user may do; asked at most once a minute.
+    /// What the API user may do; not asked again for a minute.
     async fn granted(&mut self) -> Option<&[ApiPermission]> {
-        let known = self.asked.as_ref().is_some_and(|(at, _)| at.elapsed() < BELIEVED);
+        let known = self.asked.as_ref().is_some_and(|asked| asked.at.elapsed() < BELIEVED);
         if !known {
+            let (at, sent_at) = (Instant::now(), Timestamp::now());
             let granted = match self.run.client().permissions().await {
                 Ok(granted) => Some(granted),
                 Err(error) => {
@@ -176,9 +195,9 @@ impl<'r> Permissions<'r> {
                     None
                 }
             };
-            self.asked = Some((Instant::now(), granted));
+            self.asked = Some(Asked { at, sent_at, granted });
         }
-        self.asked.as_ref().and_then(|(_, granted)| granted.as_deref())
+        self.asked.as_ref().and_then(|asked| asked.granted.as_deref())
     }
 }
 

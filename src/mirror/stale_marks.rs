@@ -249,8 +249,15 @@ fn wants_more_cases(before: Option<&str>, since: Option<i64>) -> bool {
 
 /// SQL that holds for cases of `sync.seen s` that have to be read whole again.
 fn is_to_be_reread(all: bool) -> String {
-    let which = if all { "true" } else { "s.whole_stamp IS DISTINCT FROM s.any_stamp" };
-    format!("NOT s.removed AND s.rereading IS DISTINCT FROM s.any_stamp AND {which}")
+    // What is being read waits for its turn once; where a scope of it fails, that may be for ever.
+    let is_done = "s.rereading IS DISTINCT FROM s.any_stamp";
+    let fails = "s.case_id IN (SELECT id FROM sync.failures WHERE part = '' \
+                   AND table_name IN (SELECT table_name FROM sync.refresh_rules))";
+    if all {
+        format!("NOT s.removed AND ({is_done} OR {fails})")
+    } else {
+        format!("NOT s.removed AND {is_done} AND s.whole_stamp IS DISTINCT FROM s.any_stamp")
+    }
 }
 
 /// SQL for the scopes of these tables (SQL) and `ids` (SQL) of which a value, or one of tables that come with them, did not
@@ -312,6 +319,28 @@ mod tests {
         assert_eq!(reread(), 0);
         state.cases().clean(&[(17, 2)], state.stale_marks().count().unwrap()).unwrap();
         assert_eq!(reread(), 0, "it was read whole");
+    }
+
+    #[test]
+    fn all_takes_cases_of_which_a_scope_fails_and_none_that_still_wait_to_be_read() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        for case_id in [17, 18, 19] {
+            state.cases().see_cases(&[(case_id, [Some(1); 11])], 1, Timestamp::now()).unwrap();
+        }
+        let marks = || state.stale_marks().count().unwrap();
+        state.cases().clean(&[(17, 1)], marks()).unwrap();
+        let failed = "INSERT INTO sync.failures BY NAME \
+                      SELECT 'notes' AS table_name, 18 AS id, '' AS part \
+                      UNION ALL SELECT 'contacts', 19, ''";
+        conn.execute_batch(failed).unwrap();
+        for _ in 0..2 {
+            let again = state.stale_marks().cases_to_reread(true).unwrap();
+            assert_eq!(again, [17, 18], "19 is being read, and a contact of this number failed");
+            assert!(state.stale_marks().cases_to_reread(false).unwrap().is_empty());
+            state.stale_marks().reread(true).unwrap();
+            state.cases().clean(&[(17, 1)], marks()).unwrap();
+        }
     }
 
     #[test]
