@@ -43,8 +43,10 @@ pub enum Kind {
     Timeout,
     /// 5xx.
     Server,
-    /// The answer is not what the API promises: HTML, broken JSON, too large, wrong shape.
+    /// The answer is not what the API promises: HTML, broken JSON, wrong shape.
     BadAnswer,
+    /// The answer is larger than `limits.answer_bytes` or `limits.answer_records`.
+    TooLarge,
     /// A search row whose `Id` is not its `CaseId`: nothing may be fetched by it.
     WrongId,
     /// The store belongs to another tenant.
@@ -106,6 +108,7 @@ impl Kind {
             | Kind::Refused
             | Kind::RetryAfter
             | Kind::Tls
+            | Kind::TooLarge
             | Kind::WrongId
             | Kind::Tenant
             | Kind::StoreLocked
@@ -142,6 +145,7 @@ impl Kind {
             | Kind::Timeout
             | Kind::Server
             | Kind::BadAnswer
+            | Kind::TooLarge
             | Kind::WrongId
             | Kind::Tenant
             | Kind::StoreLocked
@@ -185,6 +189,9 @@ impl Kind {
             ),
             Kind::BadAnswer => Some(
                 "source.base_url may point to something else than the API (a login page, a proxy)",
+            ),
+            Kind::TooLarge => Some(
+                "limits.answer_bytes and limits.answer_records can be raised, where there is the memory for it",
             ),
             Kind::Tenant => Some(
                 "this store was filled from another customer's data: use another store.path, or \

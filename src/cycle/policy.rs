@@ -69,6 +69,7 @@ pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
         | Kind::Timeout
         | Kind::Server
         | Kind::BadAnswer
+        | Kind::TooLarge
         | Kind::WrongId
         | Kind::Internal => Verdict::ScopeFailed,
         // No call is made until then: one that was not made has not failed.

@@ -40,7 +40,8 @@ impl Trouble {
     /// Whether one of the ids that were asked for may be the reason.
     fn may_be_of_one(&self) -> bool {
         self.error.as_ref().is_none_or(|error| {
-            matches!(error.kind(), Kind::BadAnswer | Kind::Server | Kind::Timeout)
+            let may_be = [Kind::BadAnswer, Kind::TooLarge, Kind::Server, Kind::Timeout];
+            may_be.contains(&error.kind())
         })
     }
 
@@ -51,7 +52,8 @@ impl Trouble {
 
     /// Whether it is as where the service is down.
     fn is_of_the_service(&self) -> bool {
-        self.error.as_ref().is_some_and(|error| error.kind() != Kind::BadAnswer)
+        let is_answer = |error: &Error| matches!(error.kind(), Kind::BadAnswer | Kind::TooLarge);
+        self.error.as_ref().is_some_and(|error| !is_answer(error))
     }
 }
 

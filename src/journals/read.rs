@@ -483,6 +483,6 @@ impl Calls<'_> {
 /// Failures that less to do may mend. A service that is too busy, or refuses us, is not among them.
 fn is_too_much(error: &Error) -> bool {
     const TOO_LARGE: u16 = 413;
-    matches!(error.kind(), Kind::Timeout | Kind::Server | Kind::BadAnswer)
+    matches!(error.kind(), Kind::Timeout | Kind::Server | Kind::BadAnswer | Kind::TooLarge)
         || refusal(error).is_some_and(|refusal| refusal.status == TOO_LARGE)
 }

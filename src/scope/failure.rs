@@ -32,7 +32,7 @@ pub(crate) enum FailureKind {
 }
 
 /// The kinds of errors that a call can fail with, by the names that the store keeps.
-const CALL_KINDS: [(Kind, &str); 12] = [
+const CALL_KINDS: [(Kind, &str); 13] = [
     (Kind::Unauthorized, "Unauthorized"),
     (Kind::Forbidden, "Forbidden"),
     (Kind::NotAllowed, "NotAllowed"),
@@ -43,6 +43,7 @@ const CALL_KINDS: [(Kind, &str); 12] = [
     (Kind::Timeout, "Timeout"),
     (Kind::Server, "Server"),
     (Kind::BadAnswer, "BadAnswer"),
+    (Kind::TooLarge, "TooLarge"),
     (Kind::WrongId, "WrongId"),
     (Kind::Internal, "Internal"),
 ];

@@ -76,6 +76,8 @@ pub(crate) struct Pages {
     /// The `$top` in use is one that the endpoint took in an earlier walk.
     remembered: bool,
     sent_at: Option<Timestamp>,
+    /// The `$top` in use was made smaller because an answer was too large, and no page has come since.
+    is_cut: bool,
     /// See [`Pages::pardoning`].
     pardons: bool,
     /// The pages behind the first, as far as is known.
@@ -91,7 +93,8 @@ impl Pages {
         let remembered = accepted.is_some();
         let share = client.progress().share(0);
         let client = client.clone();
-        Pages { client, plan, pager, next, remembered, sent_at: None, pardons: false, share }
+        let (sent_at, is_cut, pardons) = (None, false, false);
+        Pages { client, plan, pager, next, remembered, sent_at, is_cut, pardons, share }
     }
 
     fn pager(plan: &PagePlan, accepted: Option<Option<u32>>) -> Pager {
@@ -111,7 +114,8 @@ impl Pages {
     ///
     /// # Errors
     /// Those of [`Client::send`], and [`crate::error::Kind::BadAnswer`] when an answer is no list. A
-    /// later page that is refused (400) is no error: the list ends incomplete.
+    /// later page that is refused (400) is no error: the list ends incomplete. One that is too large is
+    /// asked for in smaller parts, as far as the endpoint takes a `$top`.
     pub(crate) async fn next(&mut self) -> Result<Option<Page>> {
         loop {
             let Next::Ask(ask) = self.next else { return Ok(None) };
@@ -127,6 +131,7 @@ impl Pages {
                         self.client.tops().forget(&self.plan.request.endpoint);
                         if std::mem::take(&mut self.remembered) {
                             self.pager = Self::pager(&self.plan, None);
+                            self.is_cut = false;
                             self.next = Next::Ask(self.pager.first());
                             continue;
                         }
@@ -136,6 +141,13 @@ impl Pages {
                     let why = "the service refuses a later page";
                     self.next = Next::Finished(Verdict::Incomplete(why));
                     return Ok(None);
+                }
+                Err(error) if error.kind() == Kind::TooLarge => {
+                    let Some(smaller) = self.pager.too_large(ask) else { return Err(error) };
+                    tracing::debug!(reason = error.chain(), "smaller pages are asked for");
+                    self.next = Next::Ask(smaller);
+                    self.is_cut = true;
+                    continue;
                 }
                 Err(error) if error.kind() == Kind::BadAnswer && self.pardon() => {
                     tracing::debug!(
@@ -213,8 +225,13 @@ impl Pages {
                 }
             })
             .collect();
-        if self.plan.paging != Paging::Undocumented && self.sent_at.is_none() {
-            self.client.tops().remember(&self.plan.request.endpoint, self.pager.top());
+        if self.plan.paging != Paging::Undocumented {
+            let (tops, endpoint) = (self.client.tops(), &self.plan.request.endpoint);
+            match self.pager.top() {
+                Some(top) if std::mem::take(&mut self.is_cut) => tops.fits(endpoint, top),
+                top if self.sent_at.is_none() => tops.remember(endpoint, top),
+                _ => {}
+            }
         }
         self.sent_at.get_or_insert(answer.sent_at);
         self.next = taken.next;
@@ -233,7 +250,8 @@ impl Pages {
         match fault(&record, Some(single), 1) {
             None => record,
             Some(why) => {
-                tracing::warn!(path = self.plan.request.path, why, "a record of a list is none");
+                let (path, reason) = (&self.plan.request.path, why.chain());
+                tracing::warn!(path, reason, "a record of a list is none");
                 Bytes::from_static(b"null")
             }
         }

@@ -154,6 +154,14 @@ impl Pager {
         Some(self.first())
     }
 
+    /// The answer of this call was larger than what is read: the same from the same place with a
+    /// quarter of the `$top`, which stays; `None` where there is none that could be smaller.
+    pub(crate) fn too_large(&mut self, ask: Ask) -> Option<Ask> {
+        let top = ask.top.filter(|top| *top > 1)?;
+        self.top = Some((top / 4).max(1));
+        Some(Ask { top: self.top, ..ask })
+    }
+
     /// Whether a first page of so many lines is known to be all: then nobody asks whether they come again.
     pub(crate) fn is_whole(&self, lines: usize, count: Option<u64>) -> bool {
         let is_first = self.pages == 0 && self.sameness == Sameness::Lines;

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use super::field_names::FieldNames;
 use super::split::{describe, other_shape};
+use crate::error::{Error, Kind};
 use crate::text::{JsonText, trim_json};
 
 /// How many names of fields an error repeats. Names only: values can be personal.
@@ -59,14 +60,15 @@ impl Expected {
 }
 
 /// What is wrong with `body`, if anything; no text of the answer is in it but names of fields.
-/// `most` is how many records an answer may have.
-pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) -> Option<String> {
+/// `most` is how many records an answer may have: [`Kind::TooLarge`] where it has more, else
+/// [`Kind::BadAnswer`].
+pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) -> Option<Error> {
     let expected = expected.map(Arc::as_ref);
     let trimmed = trim_json(body);
     let of = |what: &str| {
         let table = expected.map_or("", |expected| expected.table.as_str());
         let of = if table.is_empty() { String::new() } else { format!(" of {table}") };
-        Some(format!("the answer{of} {what}"))
+        Some(Error::new(Kind::BadAnswer, format!("the answer{of} {what}")))
     };
     let first = trimmed.first();
     match expected.map(|expected| expected.shape) {
@@ -90,6 +92,7 @@ pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) ->
         count: Counted::Nothing,
         names: FieldNames::default(),
         found: None,
+        too_many: false,
         pardoned: (0, None),
     };
     let mut json = serde_json::Deserializer::from_str(body);
@@ -101,8 +104,12 @@ pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) ->
         Some(b'{') => Envelope(&mut scan).deserialize(&mut json),
         _ => serde::Deserialize::deserialize(&mut json).map(|_: IgnoredAny| ()),
     };
-    let Scan { results, count, found, pardoned, records, .. } = scan;
+    let Scan { results, count, found, too_many, pardoned, records, .. } = scan;
     match scanned.and_then(|()| json.end()) {
+        Err(_) if too_many => {
+            let text = format!("the answer has more than {most} records (limits.answer_records)");
+            Some(Error::new(Kind::TooLarge, text))
+        }
         Err(_) if found.is_some() => of(&found.unwrap_or_default()),
         Err(cause) => of(&format!("is broken JSON: {}", describe(&cause))),
         // Where most are none, it is not the list that was asked for.
@@ -113,7 +120,7 @@ pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) ->
                 return None;
             }
             match count {
-                _ if !results => Some(other_shape(body.as_bytes()).to_string()),
+                _ if !results => Some(other_shape(body.as_bytes())),
                 Counted::NoNumber => of("has a Count that is no number of records"),
                 // That there are none has to be said.
                 Counted::Nothing if records == 0 => of("has neither records nor a Count"),
@@ -144,6 +151,8 @@ struct Scan<'e, 'de> {
     names: FieldNames<'de>,
     /// What is wrong: the walk ends there, by an error that says nothing.
     found: Option<String>,
+    /// It has more than `most` records: the walk ends there as well.
+    too_many: bool,
     /// How many records are none and are pardoned, and what is wrong with the first.
     pardoned: (u64, Option<String>),
 }
@@ -210,10 +219,8 @@ impl<'de> Visitor<'de> for Elements<'_, '_, 'de> {
         while list.next_element_seed(Record(self.0))?.is_some() {
             self.0.records += 1;
             if self.0.records > self.0.most {
-                let most = self.0.most;
-                return Err(self
-                    .0
-                    .wrong(format!("has more than {most} records (limits.answer_records)")));
+                self.0.too_many = true;
+                return Err(serde::de::Error::custom("too many"));
             }
         }
         Ok(())
@@ -370,7 +377,7 @@ mod tests {
     }
 
     fn judged(shape: Shape, body: &str) -> String {
-        fault(body.as_bytes(), Some(&of(shape)), 3).unwrap_or_default()
+        fault(body.as_bytes(), Some(&of(shape)), 3).map_or(String::new(), |e| e.to_string())
     }
 
     #[rstest]
@@ -449,8 +456,8 @@ mod tests {
 
     #[test]
     fn of_an_answer_of_which_nothing_is_known_only_the_names_are_looked_at() {
-        assert_eq!(fault(br#"{"Message": "x"}"#, None, 3), None);
-        assert_eq!(fault(b"", None, 3), None);
+        assert!(fault(br#"{"Message": "x"}"#, None, 3).is_none());
+        assert!(fault(b"", None, 3).is_none());
         assert!(fault(br#"{"Id": 1, "Id": 2}"#, None, 3).is_some());
     }
 }

@@ -157,8 +157,8 @@ impl Transport {
         self.counts.sent(&outgoing.endpoint, outgoing.again);
         let (started, sent_at) = (Instant::now(), Timestamp::now());
         let most = match outgoing.largest {
-            Some(bytes) => Most { bytes, by: "" },
-            None => Most { bytes: self.largest_answer, by: " (limits.answer_bytes)" },
+            Some(bytes) => Most { bytes, by: None },
+            None => Most { bytes: self.largest_answer, by: Some("limits.answer_bytes") },
         };
         let answered = self.receive(request, most);
         let answered = tokio::time::timeout(outgoing.time_limit, answered).await;
@@ -184,7 +184,7 @@ impl Transport {
         let status = response.status();
         let proven = has_an_end(response.version(), response.headers());
         let headers = std::mem::take(response.headers_mut());
-        let refusal = Most { bytes: LARGEST_REFUSAL, by: "" };
+        let refusal = Most { bytes: LARGEST_REFUSAL, by: None };
         let most = if status.is_success() { most } else { refusal };
         let mut share = self.held.begin();
         // At once, so that a long one is not moved again and again while it grows. What is promised takes no memory
@@ -254,15 +254,18 @@ fn unpacked(headers: &HeaderMap, body: Bytes, most: Most, share: &mut Share) -> 
 }
 
 fn too_large(most: Most) -> Error {
-    let Most { bytes, by } = most;
-    Error::new(Kind::BadAnswer, format!("the answer is larger than {bytes} bytes{by}"))
+    let text = format!("the answer is larger than {} bytes", most.bytes);
+    match most.by {
+        Some(setting) => Error::new(Kind::TooLarge, format!("{text} ({setting})")),
+        None => Error::new(Kind::BadAnswer, text),
+    }
 }
 
-/// How many bytes of an answer are read, and what says so.
+/// How many bytes of an answer are read, and the setting that says so, if one does.
 #[derive(Clone, Copy)]
 struct Most {
     bytes: usize,
-    by: &'static str,
+    by: Option<&'static str>,
 }
 
 /// Whether the headers tell where the body ends; that it goes so far is the HTTP library's to see.

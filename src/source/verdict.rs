@@ -66,10 +66,11 @@ pub(super) fn judge(
                 .or_else(|| faulty_json(body, &secrets))
                 .or_else(|| other_type(&incoming.headers))
                 .or_else(|| kept_on_the_way(&incoming.headers))
+                .map(|fault| Error::new(Kind::BadAnswer, fault))
                 .or_else(|| shape::fault(body, expected, most_records));
             match fault {
                 None => Ok(Outcome::Answered(incoming)),
-                Some(fault) => Err(Error::new(Kind::BadAnswer, fault).into()),
+                Some(fault) => Err(fault.into()),
             }
         }
         status @ 201..=299 => {

@@ -234,8 +234,9 @@ async fn gzip_is_unpacked_and_its_unpacked_size_limited() {
     };
     let answer = client(2 * 1024 * 1024).send(&request()).await.unwrap();
     assert_eq!(answer.body.len(), 1024 * 1024 + 2);
-    let error = client(1024 * 1024).send(&request()).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::BadAnswer);
+    let client = client(1024 * 1024);
+    let error = client.send(&request()).await.unwrap_err();
+    assert_eq!((error.kind(), sent(&client)), (Kind::TooLarge, 1));
     assert!(error.chain().contains("larger than 1048576 bytes"), "{}", error.chain());
 }
 
@@ -332,14 +333,14 @@ async fn a_packed_answer_is_taken_where_its_end_is_proven(#[case] head: &str, #[
 }
 
 #[tokio::test]
-async fn more_records_than_allowed_are_a_bad_answer() {
+async fn more_records_than_allowed_are_too_large_an_answer() {
     let service = Service::start(|_, _| json("[1, 2, 3]")).await;
     let limits = config::Limits { answer_records: 2, ..limits() };
     let ledger = Arc::new(MemoryLedger::new());
     let source = source(&service.address);
     let client = Client::with_tuning(&source, &feed(), &limits, ledger, tuning()).unwrap();
     let error = client.send(&request()).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert_eq!((error.kind(), sent(&client)), (Kind::TooLarge, 1));
     assert!(error.chain().contains("more than 2 records"), "{}", error.chain());
 }
 

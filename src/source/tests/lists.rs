@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use super::service::{Arrived, Service, json, status};
+use super::service::{Arrived, Service, feed, json, limits, source, status, tuning};
+use crate::config;
 use crate::error::{Kind, Result};
 use crate::progress::Counts;
 use crate::source::{
-    Client, Filter, Identity, OrderBy, Page, PagePlan, Pages, Paging, Query, Request, Verdict,
+    Client, Filter, Identity, MemoryLedger, OrderBy, Page, PagePlan, Pages, Paging, Query, Request,
+    Verdict,
 };
 
 /// Reads a whole list and hands each page to `on_page`.
@@ -82,6 +84,53 @@ async fn a_keyset_walk_asks_from_the_key_behind_the_last() {
     );
     assert!(taken.iter().all(|call| call.parameter("$orderby").unwrap() == "Id asc"));
     assert!(taken.iter().all(|call| call.parameter("$skip").is_none()));
+}
+
+#[tokio::test]
+async fn a_page_that_is_too_large_is_asked_for_in_smaller_parts() {
+    // 25 to 28 bytes each, and from the 186th on 103.
+    let service = Service::start(move |call, _| {
+        let top = call.parameter("$top").unwrap().parse().unwrap();
+        let filter = call.parameter("$filter").unwrap_or_default();
+        let from = filter.rsplit_once("Id ge ").map_or(0, |(_, id)| id.parse::<i64>().unwrap());
+        let record = |id| {
+            format!("{{\"Name\": \"{}\"", "n".repeat(if id < 186 { 5 } else { 80 }))
+                + &format!(", \"Id\": {id}}}")
+        };
+        json(&format!("[{}]", (from..250).take(top).map(record).collect::<Vec<_>>().join(",")))
+    })
+    .await;
+    let limits = config::Limits { answer_bytes: config::Bytes(1_900), ..limits() };
+    let ledger = Arc::new(MemoryLedger::new());
+    let client =
+        Client::with_tuning(&source(&service.address), &feed(), &limits, ledger, tuning()).unwrap();
+    let mut records = 0;
+    let verdict = fetch_pages(&client, plan(by_id()), |page| records += page.records.len()).await;
+    assert_eq!((records, verdict.unwrap()), (250, Verdict::Complete));
+    let tops = || -> Vec<String> {
+        service.calls().iter().map(|call| call.parameter("$top").unwrap()).collect()
+    };
+    let asked = ["1000", "250", "62", "62", "62", "62", "15", "15", "15", "15", "15"];
+    assert_eq!(tops(), asked);
+    // The next walk begins with what fits. The next process does not: it may read more.
+    fetch_pages(&client, plan(by_id()), |_| {}).await.unwrap();
+    assert!(tops()[asked.len()..].iter().all(|top| top == "15"));
+    assert!(client.tops().found().is_empty());
+}
+
+#[tokio::test]
+async fn a_single_record_that_is_too_large_is_told() {
+    let service =
+        Service::start(|_, _| json(&format!("[{{\"Id\": 1{}}}]", " ".repeat(2_000)))).await;
+    let limits = config::Limits { answer_bytes: config::Bytes(1_700), ..limits() };
+    let ledger = Arc::new(MemoryLedger::new());
+    let client =
+        Client::with_tuning(&source(&service.address), &feed(), &limits, ledger, tuning()).unwrap();
+    let error = fetch_pages(&client, plan(by_id()), |_| {}).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::TooLarge);
+    assert!(error.chain().contains("larger than 1700 bytes (limits.answer_bytes)"));
+    let tops: Vec<_> = service.calls().iter().map(|call| call.parameter("$top").unwrap()).collect();
+    assert_eq!(tops, ["1000", "250", "62", "15", "3", "1"]);
 }
 
 #[tokio::test]
