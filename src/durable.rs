@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 mod reach;
 
-pub(crate) use reach::{is_readable, unwritable};
+pub(crate) use reach::{is_readable, unwritable, unwritable_file};
 
 use crate::error::{self, Error, Kind, Result};
 

@@ -30,7 +30,7 @@ mod views;
 
 pub(crate) use child::{Ended, run as run_child};
 pub(crate) use errand::Errand;
-pub(crate) use extensions::install;
+pub(crate) use extensions::{check as check_extensions, install};
 pub(crate) use lease::serve as serve_lease;
 pub(crate) use publishing::{Carried, publish};
 pub(crate) use standing::Standing;

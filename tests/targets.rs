@@ -239,6 +239,14 @@ fn check_refuses_what_the_next_sync_would() {
     assert_eq!(fs::read_to_string(world.path("mine.txt")).unwrap(), "mine");
     assert!(!world.path("other").exists(), "check made a folder");
 
+    let secrets = world.path("data/store.duckdb.secrets");
+    let kept = fs::read(&secrets).unwrap();
+    fs::write(&secrets, "hash_key = \"12\"").unwrap();
+    refused_by_check(&world, &[], "store.duckdb.secrets is damaged");
+    fs::write(&secrets, kept).unwrap();
+    let lake = ["lake.catalog=data/lake.ducklake", "lake.data=data/lake"];
+    refused_by_check(&world, &lake, "`casemirror lake install` fetches it");
+
     let of_another = "UPDATE sync.meta SET value = 'another' WHERE key = 'tenant'";
     duckdb::Connection::open(world.path("data/store.duckdb"))
         .unwrap()

@@ -7,14 +7,15 @@ use crate::catalog::{Catalog, Group};
 use crate::config::{Config, ParquetRoot};
 use crate::cycle;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{State, Store, is_there};
+use crate::lake::{Errand, check_extensions};
+use crate::mirror::{State, Store, is_there, secrets_of};
 use crate::publish::{Root, Stop, check_snapshots};
 use crate::session::{catalog_of, check_targets};
 use crate::source::{Client, MemoryLedger, check_ledger};
 
 pub(crate) async fn run(config: Config) -> Result<u8> {
     let catalog = catalog_of(&config)?;
-    let Seen { store_id, tenant: filled_from, targets } = compare(&config, &catalog)?;
+    let Seen { store_id, tenant: filled_from, refused } = compare(&config, &catalog)?;
     // It makes no feed call, so its ledger can be one that is forgotten.
     let ledger = Arc::new(MemoryLedger::new());
     let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
@@ -75,7 +76,8 @@ pub(crate) async fn run(config: Config) -> Result<u8> {
     };
     let mut unwritable = config.unwritable_folders();
     unwritable.extend(check_ledger(&config).err().map(|error| error.chain()));
-    unwritable.extend(targets.err().map(|error| error.chain()));
+    unwritable.extend(refused.iter().map(Error::chain));
+    unwritable.extend(check_lake(&config).await.err().map(|error| error.chain()));
     let folders = if unwritable.is_empty() {
         "Store and published files can be written.".to_owned()
     } else {
@@ -85,11 +87,7 @@ pub(crate) async fn run(config: Config) -> Result<u8> {
         "{} answers; tenant {tenant}, client {}.\n{table}\n{end}{restrictions}{untold}\n{folders}\n",
         config.source.base_url, config.source.client_id
     ))?;
-    let looked = tokio::task::spawn_blocking(move || look_at_bucket(&config, store_id));
-    let looked = looked
-        .await
-        .map_err(|e| Error::caused(Kind::Internal, "looking at the object store ended early", e))?;
-    match looked {
+    match away(move || look_at_bucket(&config, store_id)).await {
         Ok(text) => print(&text)?,
         Err(error) if unwritable.is_empty() => return Err(error),
         // Of several statuses that of the configuration goes first.
@@ -111,14 +109,14 @@ struct Seen {
     store_id: StoreId,
     /// From which it was filled.
     tenant: Option<String>,
-    /// Whether publishing may replace what is where it publishes to.
-    targets: Result<()>,
+    /// What the next sync would refuse: what is where it publishes to, the store's secrets.
+    refused: Vec<Error>,
 }
 
 impl Seen {
     /// Another process reads the store: what it holds is not known here.
     fn read_by(who: &'static str) -> Seen {
-        Seen { store_id: StoreId::ReadBy(who), tenant: None, targets: Ok(()) }
+        Seen { store_id: StoreId::ReadBy(who), tenant: None, refused: Vec::new() }
     }
 }
 
@@ -139,12 +137,25 @@ fn look_at_bucket(config: &Config, store_id: StoreId) -> Result<String> {
     Ok(format!("{root} answers, and {found}; whether it may be written to is not tried.\n"))
 }
 
+/// Whether there is what publishing to the lake needs. Its catalog is not asked.
+async fn check_lake(config: &Config) -> Result<()> {
+    let Some(errand) = Errand::of(config) else { return Ok(()) };
+    away(move || check_extensions(&errand)).await
+}
+
+/// Runs what keeps a thread busy.
+async fn away<T: Send + 'static>(look: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let looked = tokio::task::spawn_blocking(look).await;
+    looked.map_err(|e| Error::caused(Kind::Internal, "a look ended early", e))?
+}
+
 /// Says in what the configuration is another than the one that the store was last written with, where there
 /// is one that nobody holds.
 fn compare(config: &Config, catalog: &Catalog) -> Result<Seen> {
     if !is_there(&config.store.path)? {
         let store_id = StoreId::Known(String::new());
-        return Ok(Seen { store_id, tenant: None, targets: check_targets(config, None) });
+        let refused = check_targets(config, None).err().into_iter().collect();
+        return Ok(Seen { store_id, tenant: None, refused });
     }
     match Store::look(config, catalog) {
         Ok(looked) => {
@@ -154,7 +165,13 @@ fn compare(config: &Config, catalog: &Catalog) -> Result<Seen> {
             Ok(Seen {
                 store_id: StoreId::Known(state.meta("store_id")?.unwrap_or_default()),
                 tenant: state.meta("tenant")?,
-                targets: check_targets(config, Some(&conn)),
+                refused: [
+                    check_targets(config, Some(&conn)),
+                    secrets_of(&conn, &config.store.path).map(drop),
+                ]
+                .into_iter()
+                .filter_map(Result::err)
+                .collect(),
             })
         }
         // What holds it has compared them.

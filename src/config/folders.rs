@@ -28,7 +28,9 @@ impl Config {
             let why = no_utf8(&folder).or_else(|| durable::unwritable(&folder))?;
             Some(format!("{key}: {why}"))
         };
-        folders.into_iter().filter_map(why).collect()
+        let store = durable::unwritable_file(&self.store.path);
+        let store = store.map(|why| format!("store.path: {why}"));
+        folders.into_iter().filter_map(why).chain(store).collect()
     }
 
     /// Refuses to begin what could not be stored or published.

@@ -39,11 +39,7 @@ pub(crate) fn unwritable(folder: &Path) -> Option<String> {
             }
             Ok(_) => {
                 let denied = access(place, Access::WRITE_OK | Access::EXEC_OK).err()?;
-                let why = match denied {
-                    Errno::ACCESS | Errno::PERM => "permission denied".to_owned(),
-                    Errno::ROFS => "it is on a read-only file system".to_owned(),
-                    other => io::Error::from(other).to_string(),
-                };
+                let why = why(denied);
                 return Some(if place == folder {
                     format!("the folder {shown} cannot be written to: {why}")
                 } else {
@@ -64,6 +60,24 @@ pub(crate) fn unwritable(folder: &Path) -> Option<String> {
         }
     }
     None
+}
+
+/// Why this file cannot be written to, where there is one. Opens nothing.
+pub(crate) fn unwritable_file(file: &Path) -> Option<String> {
+    match access(file, Access::READ_OK | Access::WRITE_OK) {
+        Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => None,
+        Err(denied) => {
+            Some(format!("the file {} cannot be written to: {}", file.display(), why(denied)))
+        }
+    }
+}
+
+fn why(denied: Errno) -> String {
+    match denied {
+        Errno::ACCESS | Errno::PERM => "permission denied".to_owned(),
+        Errno::ROFS => "it is on a read-only file system".to_owned(),
+        other => io::Error::from(other).to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -88,6 +102,21 @@ mod tests {
         }
         let text = denied(&file, "ask the owner").report();
         assert!(text.contains("/file: permission denied\nhint: ask the owner"), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_written_to_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        assert_eq!(unwritable_file(&file), None, "there is none");
+        fs::write(&file, "x").unwrap();
+        assert_eq!(unwritable_file(&file), None);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+        // The mode does not bind root.
+        let may = fs::OpenOptions::new().append(true).open(&file).is_ok();
+        assert_eq!(unwritable_file(&file).is_none(), may);
+        let text = format!("the file x cannot be written to: {}", why(Errno::ACCESS));
+        assert_eq!(text, "the file x cannot be written to: permission denied");
     }
 
     #[test]

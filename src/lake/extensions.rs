@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use duckdb::{Config, Connection};
 
+use super::errand::Errand;
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Kind, Result};
 use crate::sql;
@@ -73,6 +74,14 @@ pub(super) fn load(conn: &Connection, folder: &Path, names: &[&'static str]) -> 
         load_file(conn, &path, name)?;
     }
     Ok(())
+}
+
+/// Whether the extensions that this lake needs are there and are taken.
+///
+/// # Errors
+/// Those of [`load`].
+pub(crate) fn check(errand: &Errand) -> Result<()> {
+    load(&duckdb()?, &errand.extensions, &errand.extensions())
 }
 
 fn load_file(conn: &Connection, path: &Path, name: &str) -> Result<()> {
