@@ -113,7 +113,7 @@ declare::sections! {
         pub(crate) retry_after: Duration = duration(SHORTEST..=DAY), default "1h";
 
         /// The largest answer that is read: its size without compression, and how many records it has. A larger
-        /// one is a fault and is not loaded.
+        /// one is asked for in smaller parts where it has parts, else it is a fault and is not loaded.
         pub(crate) answer_bytes: Bytes = bytes(), default "256MB";
         pub(crate) answer_records: u64 = integer(1..=u32::MAX), default 2000000;
     }

@@ -4,6 +4,7 @@
 //! What an object store shows it shows whole: an object is there with all its bytes, or not at all. So nothing
 //! is renamed here; what makes a snapshot visible is one small object that is written last.
 
+mod claim;
 mod client;
 mod error;
 mod found;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use object_store::path::Path as Key;
 use object_store::{
@@ -249,21 +250,29 @@ impl Bucket {
     /// # Errors
     /// `ObjectStore`.
     pub(super) async fn list(&self, folder: &str) -> Result<BTreeMap<String, Object>> {
+        self.listed(folder)?.try_collect().await
+    }
+
+    /// As [`Bucket::list`], as they come.
+    pub(super) fn listed<'a>(
+        &'a self,
+        folder: &'a str,
+    ) -> Result<impl Stream<Item = Result<(String, Object)>> + 'a> {
         let key = self.key(folder)?;
-        let failed = |e| self.failed("list", folder, &e);
+        let failed = move |e| self.failed("list", folder, &e);
         let before = if self.url.prefix().is_empty() {
             String::new()
         } else {
             format!("{}/", self.url.prefix())
         };
-        let objects = self.store.list(Some(&key)).map(|found| {
+        let objects = self.store.list(Some(&key)).map(move |found| {
             let found = found.map_err(failed)?;
             let name = found.location.as_ref().strip_prefix(&before).map(str::to_owned);
             let modified_at = Timestamp::from_microsecond(found.last_modified.timestamp_micros());
             let modified_at = modified_at.unwrap_or(Timestamp::MAX);
             Ok(name.map(|name| (name, Object { bytes: found.size, modified_at })))
         });
-        objects.try_filter_map(|named| async move { Ok(named) }).try_collect().await
+        Ok(objects.try_filter_map(|named| async move { Ok(named) }))
     }
 
     /// Removes objects; what is not there is fine.

@@ -3,13 +3,17 @@
 //! ```text
 //! <prefix>/owner.json                           whose the prefix is
 //! <prefix>/latest.json                          the newest snapshot's id, and where its manifest is
+//! <prefix>/snapshots/<id>/claim                 while one host uploads it, so that no other does
 //! <prefix>/snapshots/<id>/manifest.json
 //! <prefix>/snapshots/<id>/cases/data.parquet    what an earlier snapshot has already is not here again
 //! <prefix>/closings/<month>/...                 packs
 //! ```
 
 use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
 
+use futures::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
 use super::{Bucket, Object, owner};
@@ -55,10 +59,16 @@ impl Found {
     pub(crate) async fn look(bucket: Bucket, store_id: String) -> Result<Found> {
         let (latest, version) = owner::look(&bucket, &store_id).await?;
         let latest = match latest {
-            Some(latest) => read_manifest(&bucket, &latest.manifest).await?,
+            Some(latest) => in_time(&bucket, read_manifest(&bucket, &latest.manifest)).await?,
             None => None,
         };
-        Ok(Found { latest, objects: bucket.list(SNAPSHOTS).await?, version })
+        let mut objects = BTreeMap::new();
+        // A long list comes in pages: each of them has its time.
+        let mut listed = pin!(bucket.listed(SNAPSHOTS)?);
+        while let Some((name, object)) = in_time(&bucket, listed.try_next()).await? {
+            objects.insert(name, object);
+        }
+        Ok(Found { latest, objects, version })
     }
 
     /// Refuses to go back behind what readers have seen: a copy of the store, which waits on another host, has nothing
@@ -97,6 +107,21 @@ impl Found {
     pub(crate) fn is_whole(&self, name: &str, bytes: u64) -> bool {
         self.objects.get(name).is_some_and(|object| object.bytes == bytes)
     }
+}
+
+/// A call of a look takes no longer: what comes after it must not wait for an object store that does not answer.
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
+
+/// Part of a look, in a bounded time.
+pub(super) async fn in_time<T>(
+    bucket: &Bucket,
+    look: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let late = || {
+        let text = format!("cannot look at {}: no answer in time", bucket.address());
+        Error::new(Kind::ObjectStore, text)
+    };
+    tokio::time::timeout(LONGEST_LOOK, look).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// What [`LATEST`] says, and which version of it does. It says nothing where there is none, or nothing that can be read:

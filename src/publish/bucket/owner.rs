@@ -1,7 +1,5 @@
 //! Whose the place in a bucket is: one object that is written once, by who comes first.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
 use super::found::{self, Latest, json};
@@ -19,9 +17,6 @@ struct Owner {
     store_id: String,
 }
 
-/// A look takes no longer: what comes after it must not wait for an object store that does not answer.
-const LONGEST_LOOK: Duration = Duration::from_secs(10);
-
 /// As [`check`], in a bounded time.
 ///
 /// # Errors
@@ -30,13 +25,7 @@ pub(crate) async fn look(
     bucket: &Bucket,
     store_id: &str,
 ) -> Result<(Option<Latest>, Option<String>)> {
-    match tokio::time::timeout(LONGEST_LOOK, check(bucket, store_id)).await {
-        Ok(looked) => looked,
-        Err(_) => {
-            let text = format!("cannot look at {}: no answer in time", bucket.address());
-            Err(Error::new(Kind::ObjectStore, text))
-        }
-    }
+    found::in_time(bucket, check(bucket, store_id)).await
 }
 
 /// Refuses a place that another store has taken. Gives what [`found::latest`] gives.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::found::{self, Found, LATEST, Latest, json, manifest_of};
 use super::retention::{self, Keep, Plan};
-use super::{Bucket, CONCURRENCY, Object, Put, owner};
+use super::{Bucket, CONCURRENCY, Object, Put, claim, owner};
 use crate::durable::{self, Replacement};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
@@ -85,29 +85,31 @@ impl Upload {
 
     async fn upload(mut self, mut share: Share) -> Result<PublishedParquet> {
         let files: Vec<Written> = std::mem::take(&mut self.written);
-        let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
         let Upload { bucket, manifest, about, .. } = &self;
+        let id = &manifest.snapshot_id;
+        let claim = claim::claim_of(id);
+        let names = files.iter().map(|file| file.name.clone()).chain([claim.clone()]).collect();
         owner::take(bucket, &manifest.store_id).await?;
+        if !claim::take(bucket, id).await? {
+            return Err(self.overtaken());
+        }
         if let Err(error) = self.put_files(files, &mut share).await {
             // Where it is room that lacks, each further try would take more of it.
             self.remove_own(names).await;
             return Err(error);
         }
         failpoint::hit("snapshot-uploaded");
-        let name = manifest_of(&manifest.snapshot_id);
+        let name = manifest_of(id);
         bucket.put(&name, manifest.to_bytes()?.into(), Put::Replacing).await?;
         failpoint::hit("snapshot-written");
         if !self.place().await? {
-            // Its files stay until retention takes them: where the first answer was lost, another host may have seen this
-            // snapshot, and name them.
+            // Its files and its name stay until retention takes them: where the first answer was lost, another host may
+            // have seen this snapshot, and name them.
             self.remove_own(vec![name]).await;
-            let text = format!(
-                "another host has published to {} meanwhile: the next snapshot takes into account what is there now",
-                bucket.address()
-            );
-            return Err(Error::new(Kind::ObjectStore, text));
+            return Err(self.overtaken());
         }
         failpoint::hit("snapshot-placed");
+        self.remove_own(vec![claim]).await;
         let removed = self.remove_old().await;
         match removed {
             Ok(()) => {}
@@ -129,6 +131,14 @@ impl Upload {
         })
     }
 
+    fn overtaken(&self) -> Error {
+        let text = format!(
+            "another host has published to {} meanwhile: the next snapshot takes into account what is there now",
+            self.bucket.address()
+        );
+        Error::new(Kind::ObjectStore, text)
+    }
+
     async fn put_files(&self, files: Vec<Written>, share: &mut Share) -> Result<()> {
         let bucket = &self.bucket;
         let mut uploads = stream::iter(files)
@@ -144,10 +154,10 @@ impl Upload {
         Ok(())
     }
 
-    /// Removes what is no snapshot and will be none, as far as that is possible.
+    /// Removes objects of this snapshot that nobody needs, as far as that is possible.
     async fn remove_own(&self, names: Vec<String>) {
         let removed = tokio::time::timeout(LONGEST_REMOVAL, self.bucket.remove(names)).await;
-        tracing::debug!(?removed, "what was uploaded of a snapshot that failed is removed");
+        tracing::debug!(?removed, "what nobody needs of a snapshot is removed");
     }
 
     /// Makes it the newest snapshot, unless another host has published since the place was looked at: what that one

@@ -114,13 +114,14 @@ fn files_come_first_then_the_manifest_then_the_one_object_that_readers_begin_wit
     assert_eq!(parquet.address, "s3://mirror/team/x/snapshots/2026-11-20T020000Z");
     let written = faulty.written();
     let id = "team/x/snapshots/2026-11-20T020000Z";
-    assert_eq!(written[0], "team/x/owner.json");
+    assert_eq!(written[..2], ["team/x/owner.json", &*format!("{id}/claim")]);
     let [.., manifest, latest] = &written[..] else { panic!("{written:?}") };
     assert_eq!(
         (manifest.as_str(), latest.as_str()),
         (&*format!("{id}/manifest.json"), "team/x/latest.json")
     );
-    assert_eq!(written.len(), parquet.files + 3, "each by one call");
+    assert_eq!(written.len(), parquet.files + 4, "each by one call");
+    assert!(!objects(faulty.inner()).keys().any(|name| name.ends_with("/claim")));
     assert_eq!(cases(faulty.inner()), ["{'id': 1}"]);
     // The database beside it is the same snapshot.
     let shown = rows(&world.open_published(), "SELECT snapshot_id FROM report.snapshot");
@@ -328,6 +329,45 @@ fn who_was_overtaken_while_it_uploaded_replaces_nothing(#[case] knows_conditions
     assert_eq!(cases(faulty.inner()), ["{'id': 1}"]);
     world.publish("2026-11-20T03:00:00Z").unwrap();
     assert_eq!(cases(faulty.inner()), ["{'id': 1}", "{'id': 7}"]);
+}
+
+/// Two hosts that have a copy of one store give their snapshots the same name when they publish in the same second.
+#[rstest]
+#[case::with_conditions(true)]
+#[case::without_conditions(false)]
+fn of_two_hosts_that_publish_in_one_second_one_does(#[case] knows_conditions: bool) {
+    let faulty = Faulty::new();
+    let (world, other) = (world_over(&faulty), world_over(&faulty));
+    world.publish(AT[0]).unwrap();
+    change(&world, 7);
+    change(&other, 8);
+    if !knows_conditions {
+        faulty.know_no_conditions();
+    }
+    let refused = |at| {
+        let refused = world.publish(at).unwrap_err();
+        assert_eq!(refused.kind(), Kind::ObjectStore);
+        assert!(refused.to_string().contains("another host has published to"), "{refused}");
+    };
+    // When this one has looked, the other one writes all of it.
+    faulty.before_taking(Box::new(move || drop(other.publish(AT[1]).unwrap())));
+    refused(AT[1]);
+    assert_eq!(cases(faulty.inner()), ["{'id': 1}", "{'id': 8}"]);
+    // It has begun, and nothing of it is there yet.
+    let claim = Key::from("team/x/snapshots/2026-11-20T023000Z/claim");
+    let claimed = {
+        let (store, claim) = (faulty.clone(), claim.clone());
+        move || drop(wait(store.inner().put(&claim, "another".into())).unwrap())
+    };
+    let before = objects(faulty.inner()).len();
+    faulty.before_taking(Box::new(claimed));
+    refused(AT[2]);
+    assert_eq!(objects(faulty.inner()).len(), before + 1, "the other one's claim");
+    assert_eq!(cases(faulty.inner()), ["{'id': 1}", "{'id': 8}"]);
+    // Its counter is another one than that of the copy.
+    change(&world, 9);
+    world.publish(AT[3]).unwrap();
+    assert_eq!(cases(faulty.inner()), ["{'id': 1}", "{'id': 7}", "{'id': 9}"]);
 }
 
 /// Where it is room that lacks, what is left behind would take more of it with each try.
