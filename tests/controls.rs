@@ -12,7 +12,7 @@ use crate::support::follow::{
     Integrator, UNTHROTTLED, assert_status, brisk, calls, change, lines, shown_cases, unthrottled,
 };
 use crate::support::journals::{OFFICE, month};
-use crate::support::scripted::{fault, garbage, refuse};
+use crate::support::scripted::{fault, garbage, page, refuse, search_path};
 use crate::support::{World, one, shown};
 
 const SUMS: &str = "*/RevenueJournals/Sum";
@@ -591,6 +591,21 @@ fn a_month_that_was_read_before_its_end_is_open_however_late_it_is() {
                 AND lines = 1";
     let offices: i64 = one(&world.store(), "SELECT count(*) FROM offices");
     assert_eq!(one::<i64>(&world.store(), sums), 3 * offices);
+}
+
+#[test]
+fn an_id_that_both_searches_return_is_a_case_and_no_difference() {
+    let world = mirrored(1);
+    let asked = |of: &str| {
+        let path = format!("{}?$top=1000", search_path(of));
+        let rows = Integrator::log_in(&world).call("POST", &path, &Value::Null);
+        rows.as_array().unwrap().clone()
+    };
+    let rows = [asked("Project"), vec![asked("Property").remove(0)]].concat();
+    world.sandbox.fault(fault(&search_path("Project"), None, garbage(&page(&rows))));
+    let output = verify(&world);
+    assert_status(&output, 0);
+    assert!(!shown(&output).contains("lacking"), "{}", shown(&output));
 }
 
 #[test]

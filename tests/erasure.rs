@@ -271,13 +271,20 @@ fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
          INSERT INTO sync.verifications (what, source, mirror) VALUES ('x', '{name}', 'y'); \
          CREATE TABLE history.left_behind AS SELECT '{name}' AS name, ['{email}', 'x'] AS many, \
            '{{\"a\":\"{name}\"}}' AS _extra, 'updated' AS _change; \
+         INSERT INTO sync.journal_scopes (journal_level, journal_id, name, gone_at) \
+           VALUES ('offices', 990, '{name} Eiendom', now()); \
          UPDATE sync.runs SET error = '500: {name}';"
     );
     duckdb::Connection::open(world.path("data/store.duckdb"))
         .unwrap()
         .execute_batch(&repeat)
         .unwrap();
+    // What a killed process had no memory for.
+    std::fs::create_dir_all(world.path("data/store.duckdb.tmp")).unwrap();
+    let spilled = world.path("data/store.duckdb.tmp/duckdb_temp_storage_DEFAULT-0.tmp");
+    std::fs::write(&spilled, &name).unwrap();
     let output = world.run(&["close", "--month", &last, "--force"]);
+    assert!(!spilled.exists());
     assert!(world.path("data/parquet/closings").join(&last).exists(), "{}", shown(&output));
     let before = cells_with(&world.published(), &values);
     for place in [
@@ -285,6 +292,7 @@ fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
         "\"history\".\"contacts\"",
         "\"sync\".\"verifications\"",
         "\"sync\".\"drift\"",
+        "\"sync\".\"journal_scopes\"",
     ] {
         assert!(before.iter().any(|cell| cell.starts_with(place)), "{place}: {before:?}");
     }

@@ -670,7 +670,8 @@ fn three_tenants_of_one_catalog_are_read_as_one() {
     );
     assert_eq!(tenants, "bergen,oslo,tromso");
     // Each tenant is counted once, and is a schema.
-    for wrong in ["oslo, oslo", "oslo,", "Oslo", "oslo, nowhere"] {
+    lakes[0].another("models").execute_batch("CREATE TABLE lake.main.cases (id BIGINT)").unwrap();
+    for wrong in ["oslo, oslo", "oslo,", "Oslo", "oslo, nowhere", "oslo, models"] {
         let output = lakes[0].world.run(&["lake", "views", "--schemas", wrong, "other.sql"]);
         assert_eq!(output.status.code(), Some(2), "{wrong}: {}", shown(&output));
         assert!(!shown(&output).contains("explicitly disabled"), "{}", shown(&output));

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use url::Url;
@@ -65,8 +66,15 @@ impl Secrets {
             return Ok(format!("{} {connection}{after}", before.join(" ")));
         }
         let mut url = Url::parse(connection).map_err(|_| not_understood())?;
-        if let Some(password) = password {
-            url.set_password(Some(password)).map_err(|()| not_understood())?;
+        if let Some(password) = password
+            && url.set_password(Some(password)).is_err()
+        {
+            // Without a host, which may be a socket among the parameters, it is one itself.
+            let others = parts_of(&url).filter(|part| name_of(part) != "password");
+            let password = utf8_percent_encode(password, NON_ALPHANUMERIC);
+            let all: Vec<String> =
+                others.map(str::to_owned).chain([format!("password={password}")]).collect();
+            url.set_query(Some(&all.join("&")));
         }
         for (key, value) in PATIENCE {
             if !url.query_pairs().any(|(known, _)| known == key) {
@@ -86,16 +94,14 @@ impl Secrets {
             return Ok(conninfo.without_secrets().to_string());
         }
         let mut url = Url::parse(connection).map_err(|_| not_understood())?;
-        url.set_password(None).map_err(|()| not_understood())?;
-        let others: Vec<(String, String)> = url
-            .query_pairs()
-            .filter(|(key, _)| !Conninfo::is_secret(key))
-            .map(|(k, v)| (k.into(), v.into()))
-            .collect();
-        url.set_query(None);
-        if !others.is_empty() {
-            url.query_pairs_mut().extend_pairs(others);
+        if url.password().is_some() {
+            url.set_password(None).map_err(|()| not_understood())?;
         }
+        // As they are written: libpq knows no `+` for a space.
+        let others: Vec<&str> =
+            parts_of(&url).filter(|part| !Conninfo::is_secret(&name_of(part))).collect();
+        let others = (!others.is_empty()).then(|| others.join("&"));
+        url.set_query(others.as_deref());
         Ok(url.into())
     }
 
@@ -140,10 +146,7 @@ impl Secrets {
             let secret = secret.expose_secret();
             hidden.push(secret.to_owned());
             hidden.push(Conninfo::quoted(secret));
-            hidden.push(
-                percent_encoding::utf8_percent_encode(secret, percent_encoding::NON_ALPHANUMERIC)
-                    .to_string(),
-            );
+            hidden.push(utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string());
         }
         hidden.retain(|text| text.len() >= SHORTEST_SECRET);
         // The longest first: one may hold another.
@@ -179,10 +182,23 @@ fn passwords_in(connection: &str) -> Vec<String> {
     }
     let Ok(url) = Url::parse(connection) else { return Vec::new() };
     let raw = url.password().unwrap_or_default();
-    let decoded = percent_encoding::percent_decode_str(raw).decode_utf8_lossy().into_owned();
-    let asked = url.query_pairs().filter(|(key, _)| Conninfo::is_secret(key));
-    let asked: Vec<String> = asked.map(|(_, value)| value.into_owned()).collect();
-    [vec![raw.to_owned(), decoded], asked].concat()
+    let asked = parts_of(&url).filter(|part| Conninfo::is_secret(&name_of(part)));
+    let asked = asked.filter_map(|part| Some(part.split_once('=')?.1));
+    let both = |written: &str| [written.to_owned(), decoded(written)];
+    [raw].into_iter().chain(asked).flat_map(both).collect()
+}
+
+/// The parameters of an address, as they are written.
+fn parts_of(url: &Url) -> impl Iterator<Item = &str> {
+    url.query().into_iter().flat_map(|query| query.split('&'))
+}
+
+fn name_of(part: &str) -> String {
+    decoded(part.split('=').next().unwrap_or_default())
+}
+
+fn decoded(written: &str) -> String {
+    percent_decode_str(written).decode_utf8_lossy().into_owned()
 }
 
 /// What is wrong with the file, without a line of it: serde's own words may show a value.
@@ -219,6 +235,10 @@ mod tests {
             url.starts_with("postgresql://me:it's%20%5C%20me@db/lake?connect_timeout=3&"),
             "{url}"
         );
+        let socket = own.connection("postgresql:///lake?host=/tmp&password=other").unwrap();
+        let expected = "postgresql:///lake?host=/tmp&password=it%27s%20%5C%20me&connect_timeout=10";
+        assert!(socket.starts_with(expected), "{socket}");
+        assert!(passwords_in(&socket).contains(&"it's \\ me".to_owned()), "{socket}");
     }
 
     #[test]
@@ -245,6 +265,11 @@ mod tests {
                 "postgresql://me:s3cret@db/lake?password=s3cret&sslmode=require",
                 "postgresql://me@db/lake?sslmode=require",
             ),
+            (
+                "postgresql:///lake?host=/tmp/sock&password=s3cret&options=-c%20a%3Db+c",
+                "postgresql:///lake?host=/tmp/sock&options=-c%20a%3Db+c",
+            ),
+            ("postgresql://me@db/lake?passwor%64=s3cret", "postgresql://me@db/lake"),
         ] {
             assert_eq!(Secrets::without_password(with).unwrap(), without);
         }

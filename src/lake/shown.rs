@@ -215,22 +215,8 @@ impl Shown {
         if tables == 0 {
             return Ok(None);
         }
-        let is_ours: bool = engine.one(
-            doing,
-            &format!(
-                "SELECT count(*) > 0 FROM duckdb_tables() WHERE database_name = '{LAKE}' AND schema_name = 'sync' \
-                 AND table_name = 'lake_snapshot'"
-            ),
-        )?;
-        if !is_ours {
+        if !Shown::is_ours(engine, schema)? {
             return Err(refused(Kind::Config, schema, "holds tables that casemirror did not make"));
-        }
-        let format: Option<i64> = engine.one(doing, &format!("SELECT max(format) FROM {TABLE}"))?;
-        if format.is_some_and(|format| format > FORMAT) {
-            let text = format!(
-                "the schema {schema} of lake.catalog was written by a newer version of casemirror"
-            );
-            return Err(Error::new(Kind::StoreNewer, text));
         }
         let rows = engine.query(
             doing,
@@ -266,6 +252,32 @@ impl Shown {
             return Err(refused(Kind::Config, schema, "was written by another mirror"));
         }
         Ok(Some(shown))
+    }
+
+    /// Whether casemirror made the lake.
+    ///
+    /// # Errors
+    /// `StoreNewer` where a later version did; `Lake`.
+    pub(super) fn is_ours(engine: &Engine, schema: &str) -> Result<bool> {
+        let doing = "read what the lake shows";
+        let is_ours: bool = engine.one(
+            doing,
+            &format!(
+                "SELECT count(*) > 0 FROM duckdb_tables() WHERE database_name = '{LAKE}' AND schema_name = 'sync' \
+                 AND table_name = 'lake_snapshot'"
+            ),
+        )?;
+        if !is_ours {
+            return Ok(false);
+        }
+        let format: Option<i64> = engine.one(doing, &format!("SELECT max(format) FROM {TABLE}"))?;
+        if format.is_some_and(|format| format > FORMAT) {
+            let text = format!(
+                "the schema {schema} of lake.catalog was written by a newer version of casemirror"
+            );
+            return Err(Error::new(Kind::StoreNewer, text));
+        }
+        Ok(true)
     }
 
     /// Makes the table that says it, in a lake without one.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::engine::Engine;
 use super::errand::{Catalog, Errand};
 use super::secrets::Secrets;
+use super::shown::Shown;
 use crate::error::{Error, Kind, Result};
 use crate::sql;
 
@@ -36,7 +37,7 @@ pub(crate) fn script(errand: &Errand, schemas: &[String]) -> Result<String> {
         }
         let own = Errand { schema: schema.clone(), ..errand.clone() };
         let there = Engine::reading(&own)
-            .and_then(|lake| lake.relations(&SCHEMAS))
+            .and_then(|lake| Ok((Shown::is_ours(&lake, schema)?, lake.relations(&SCHEMAS)?)))
             .map_err(|e| e.within(format!("--schemas {schema}")));
         let no_lake = || {
             let text = format!(
@@ -48,9 +49,7 @@ pub(crate) fn script(errand: &Errand, schemas: &[String]) -> Result<String> {
             Err(e) if e.chain().contains(NOT_THERE) => return Err(no_lake()),
             there => there?,
         };
-        if there.is_empty() {
-            return Err(no_lake());
-        }
+        let (true, there) = there else { return Err(no_lake()) };
         for relation in there
             .into_iter()
             .filter(|(of, name)| (of.as_str(), name.as_str()) != ("report", "calendar"))

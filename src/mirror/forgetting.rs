@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::sql::{self, db, instant_param, query, scalar_i64};
 
 /// Columns of the daemon's own state that repeat what the source or its rows said, and whether as JSON.
-const REPEATED: [(&str, &str, bool); 11] = [
+const REPEATED: [(&str, &str, bool); 12] = [
     ("sync.rejects", "value", true),
     ("sync.drift", "example", true),
     ("sync.restatements", "before", false),
@@ -31,6 +31,7 @@ const REPEATED: [(&str, &str, bool); 11] = [
     ("sync.failures", "error", false),
     ("sync.runs", "error", false),
     ("sync.resources", "reason", false),
+    ("sync.journal_scopes", "name", false),
 ];
 
 /// What was taken out.

@@ -5,9 +5,10 @@
 //! resource file takes out does not come back. All others take the store as it is.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{ErrorKind, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::SystemTime;
 
 use duckdb::{AccessMode, Config as DuckConfig, Connection};
 
@@ -152,7 +153,9 @@ fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Resul
     if let Some(folder) = path.parent() {
         durable::make_private_folder(folder).map_err(|e| error::io("create", folder, e))?;
     }
+    let began_at = SystemTime::now();
     let root = connect(&config.store, path, AccessMode::Automatic)?;
+    remove_spilled(path, began_at)?;
     let file = OnceLock::new();
     let format = schema::format(&root)?;
     match (format, writing) {
@@ -343,6 +346,33 @@ fn copy_of(path: &Path, format: i64) -> PathBuf {
     durable::with_suffix(path, &format!("{COPY}{}", format + 1))
 }
 
+/// Where DuckDB puts what it has no memory for.
+fn spill_of(store: &Path) -> PathBuf {
+    durable::with_suffix(store, ".tmp")
+}
+
+/// Removes what processes that were killed have spilled before this time: rows, which nobody else would ever remove. The
+/// store is held, so nobody uses it.
+fn remove_spilled(store: &Path, before: SystemTime) -> Result<()> {
+    let folder = spill_of(store);
+    let failed = |e| error::io("look into", &folder, e);
+    let entries = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(());
+        }
+        Err(e) => return Err(failed(e)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let is_old = entry.metadata().and_then(|m| m.modified()).is_ok_and(|at| at < before);
+        if is_old && entry.file_name().to_string_lossy().starts_with("duckdb_temp_") {
+            durable::remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Copies hold what privacy hides now.
 fn remove_copies(path: &Path) -> Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
@@ -406,7 +436,7 @@ pub(super) fn connect(
         .map_err(|e| db("cannot set DuckDB's options", e))?;
     let connection = Connection::open_with_flags(path, options).map_err(|e| open_error(path, e))?;
     // A store must not grow on whatever disk the process was started from.
-    let spill = format!("{}.tmp", settings.path.display());
+    let spill = spill_of(&settings.path).display().to_string();
     connection
         .execute_batch(&format!("SET temp_directory = {}; SET TimeZone = 'UTC'", sql::text(&spill)))
         .or_else(|e| {

@@ -172,7 +172,9 @@ impl Verified<'_> {
         batch(
             self.conn,
             &format!(
-                "UPDATE sync.verifications v SET standing = false WHERE standing AND ({})",
+                "UPDATE sync.verifications v SET standing = false WHERE standing AND ({}) \
+                   AND NOT EXISTS (FROM temp.verified n \
+                     WHERE n.standing AND n.subject = v.subject AND n.what = v.what)",
                 no_longer_stands(at)
             ),
         )?;
@@ -253,6 +255,17 @@ mod tests {
             state.verified().note_verifications(run, at, rows, &[], &[]).unwrap();
         };
         let differs = || Difference::Standing("1".to_owned());
+        let since = || -> Vec<i64> {
+            let all = state.verified().standing_differences().unwrap();
+            all.iter().map(|found| found.at.as_second() - 1_800_000_000).collect()
+        };
+        note(-3, &[row("cases", differs())]);
+        note(-2, &[row("cases", differs())]);
+        assert_eq!(since(), [-3], "since it was first found");
+        note(-1, &[row("cases", Difference::None)]);
+        assert!(since().is_empty());
+        note(0, &[row("cases", differs())]);
+        assert_eq!(since(), [0], "it was gone in between");
         note(1, &[row("cases", differs()), row("projects", differs())]);
         assert_eq!(standing(&state), ["cases", "projects"]);
         note(2, &[row("cases", Difference::Unsettled("1".to_owned()))]);

@@ -139,6 +139,15 @@ impl Total {
         }
     }
 
+    /// The ids that a search may return and that are none of its own: one that the property search returns is a
+    /// case, whatever the other says (docs/architecture.md, "Deletion").
+    fn of_another(self, state: &State<'_>) -> Result<Vec<i64>> {
+        match self {
+            Total::Rows(Place::Projects) => state.standings().cases_in(Place::Cases),
+            Total::Rows(_) | Total::Signed(_) => Ok(Vec::new()),
+        }
+    }
+
     /// The cases that the mirror has.
     fn mirrored_ids(self, state: &State<'_>, context: &Context) -> Result<BTreeSet<i64>> {
         let ids = match self {
@@ -316,6 +325,9 @@ impl Totals {
                     },
                     Some(Told::Ids(mut source)) => {
                         let mut mirror = total.mirrored_ids(&state, context)?;
+                        for id in total.of_another(&state)? {
+                            source.remove(&id);
+                        }
                         for id in total.at_the_end(&state, context)? {
                             source.remove(&id);
                             mirror.remove(&id);

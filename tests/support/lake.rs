@@ -149,6 +149,14 @@ impl LakeWorld {
         Readers(self.readers().0.replace(", READ_ONLY", "")).connect()
     }
 
+    /// A lake that somebody else has in the same catalog.
+    pub(crate) fn another(&self, schema: &str) -> Connection {
+        let ours = format!("METADATA_SCHEMA '{}', READ_ONLY", self.schema);
+        let data = self.world.path(schema).display().to_string();
+        let theirs = format!("METADATA_SCHEMA '{schema}', DATA_PATH '{data}'");
+        Readers(self.readers().0.replace(&ours, &theirs)).connect()
+    }
+
     /// What a reader has to know.
     pub(crate) fn readers(&self) -> Readers {
         let mut catalog = self.catalog.clone();
