@@ -251,9 +251,8 @@ pub(super) fn note_held(
     let held = query(
         conn,
         &format!(
-            "SELECT id, bool_or(by_guard), sum(held)::BIGINT, \
-               CASE WHEN bool_and(digest = '{NOTHING}') THEN '{NOTHING}' ELSE \
-                 string_agg(concat(table_name, '=', digest, ';'), '' ORDER BY table_name) END \
+            "SELECT id, bool_or(by_guard), sum(held)::BIGINT, bool_and(digest = '{NOTHING}'), \
+               string_agg(concat(table_name, '=', digest, ';'), '' ORDER BY table_name) \
              FROM temp.kept_back GROUP BY id ORDER BY id"
         ),
         |row| {
@@ -261,12 +260,17 @@ pub(super) fn note_held(
                 row.get::<_, i64>(0)?,
                 row.get::<_, bool>(1)?,
                 row.get::<_, i64>(2)?,
-                row.get::<_, String>(3)?,
+                row.get::<_, bool>(3)?,
+                row.get::<_, String>(4)?,
             ))
         },
     )?;
-    for (id, by_guard, rows, digest) in held {
-        let digest = digest_of_held(missing.get(&id).copied().unwrap_or_default(), digest);
+    for (id, by_guard, rows, is_nothing, digest) in held {
+        let digest = match missing.get(&id) {
+            Some(values) => digest_of_held(values, &digest),
+            None if is_nothing => NOTHING.to_owned(),
+            None => digest,
+        };
         // What the guard holds waits for more than a second answer.
         let (kind, why, not_before) = if !by_guard {
             let why = format!(

@@ -352,7 +352,7 @@ fn spill_of(store: &Path) -> PathBuf {
 }
 
 /// Removes what processes that were killed have spilled before this time: rows, which nobody else would ever remove. The
-/// store is held, so nobody uses it.
+/// store is held, so nobody who reads it has spilled there.
 fn remove_spilled(store: &Path, before: SystemTime) -> Result<()> {
     let folder = spill_of(store);
     let failed = |e| error::io("look into", &folder, e);

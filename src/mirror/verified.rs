@@ -187,6 +187,16 @@ impl Verified<'_> {
         if problems.is_empty() {
             State::new(self.conn).set_meta(WHOLE_AT, &at.as_microsecond().to_string())?;
         }
+        // Of a difference that stands the first and the last time are enough.
+        let same = "standing AND subject = v.subject AND what = v.what";
+        batch(
+            self.conn,
+            &format!(
+                "DELETE FROM sync.verifications v WHERE standing \
+                   AND EXISTS (FROM sync.verifications WHERE {same} AND verified_at < v.verified_at) \
+                   AND EXISTS (FROM sync.verifications WHERE {same} AND verified_at > v.verified_at)"
+            ),
+        )?;
         let old = at.checked_sub(KEPT).unwrap_or(Timestamp::MIN);
         batch(
             self.conn,
@@ -259,13 +269,17 @@ mod tests {
             let all = state.verified().standing_differences().unwrap();
             all.iter().map(|found| found.at.as_second() - 1_800_000_000).collect()
         };
+        note(-4, &[row("cases", differs())]);
         note(-3, &[row("cases", differs())]);
         note(-2, &[row("cases", differs())]);
-        assert_eq!(since(), [-3], "since it was first found");
-        note(-1, &[row("cases", Difference::None)]);
+        note(-1, &[row("cases", differs())]);
+        assert_eq!(since(), [-4], "since it was first found");
+        let kept = "SELECT count(*) FROM sync.verifications WHERE standing";
+        assert_eq!(sql::scalar_i64(&conn, kept).unwrap(), 2);
+        note(0, &[row("cases", Difference::None)]);
         assert!(since().is_empty());
-        note(0, &[row("cases", differs())]);
-        assert_eq!(since(), [0], "it was gone in between");
+        note(1, &[row("cases", differs())]);
+        assert_eq!(since(), [1], "it was gone in between");
         note(1, &[row("cases", differs()), row("projects", differs())]);
         assert_eq!(standing(&state), ["cases", "projects"]);
         note(2, &[row("cases", Difference::Unsettled("1".to_owned()))]);

@@ -142,8 +142,8 @@ impl Client {
     /// [`super::refusal()`]. [`Kind::Forbidden`] (403) names the missing permissions,
     /// [`Kind::NotFound`] is 404 and 410, [`Kind::NotAllowed`] 405, [`Kind::Throttled`] 429
     /// and 408 or a Retry-After beyond our patience, [`Kind::Refused`] another 4xx, [`Kind::Server`] 5xx,
-    /// [`Kind::BadAnswer`] what is another 2xx, has no end, is no JSON, not what was expected, too
-    /// large, or a redirect.
+    /// [`Kind::BadAnswer`] what is another 2xx, has no end, is no JSON, not what was expected, or a
+    /// redirect, [`Kind::TooLarge`] what has more bytes or records than `limits` lets through.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer> {
         let answer = self.send_until_answered(request).await;
         if !matches!(request.class, CallClass::Feed(_)) {

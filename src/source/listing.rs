@@ -76,8 +76,6 @@ pub(crate) struct Pages {
     /// The `$top` in use is one that the endpoint took in an earlier walk.
     remembered: bool,
     sent_at: Option<Timestamp>,
-    /// The `$top` in use was made smaller because an answer was too large, and no page has come since.
-    is_cut: bool,
     /// See [`Pages::pardoning`].
     pardons: bool,
     /// The pages behind the first, as far as is known.
@@ -93,8 +91,7 @@ impl Pages {
         let remembered = accepted.is_some();
         let share = client.progress().share(0);
         let client = client.clone();
-        let (sent_at, is_cut, pardons) = (None, false, false);
-        Pages { client, plan, pager, next, remembered, sent_at, is_cut, pardons, share }
+        Pages { client, plan, pager, next, remembered, sent_at: None, pardons: false, share }
     }
 
     fn pager(plan: &PagePlan, accepted: Option<Option<u32>>) -> Pager {
@@ -131,7 +128,6 @@ impl Pages {
                         self.client.tops().forget(&self.plan.request.endpoint);
                         if std::mem::take(&mut self.remembered) {
                             self.pager = Self::pager(&self.plan, None);
-                            self.is_cut = false;
                             self.next = Next::Ask(self.pager.first());
                             continue;
                         }
@@ -146,7 +142,6 @@ impl Pages {
                     let Some(smaller) = self.pager.too_large(ask) else { return Err(error) };
                     tracing::debug!(reason = error.chain(), "smaller pages are asked for");
                     self.next = Next::Ask(smaller);
-                    self.is_cut = true;
                     continue;
                 }
                 Err(error) if error.kind() == Kind::BadAnswer && self.pardon() => {
@@ -225,16 +220,16 @@ impl Pages {
                 }
             })
             .collect();
-        if self.plan.paging != Paging::Undocumented {
-            let (tops, endpoint) = (self.client.tops(), &self.plan.request.endpoint);
-            match self.pager.top() {
-                Some(top) if std::mem::take(&mut self.is_cut) => tops.fits(endpoint, top),
-                top if self.sent_at.is_none() => tops.remember(endpoint, top),
-                _ => {}
-            }
+        // A smaller one than the endpoint takes is this walk's alone.
+        let is_its_own = self.sent_at.is_none() && !self.pager.is_cut();
+        if self.plan.paging != Paging::Undocumented && is_its_own {
+            self.client.tops().remember(&self.plan.request.endpoint, self.pager.top());
         }
         self.sent_at.get_or_insert(answer.sent_at);
-        self.next = taken.next;
+        self.next = match taken.next {
+            Next::Ask(ask) => Next::Ask(self.pager.larger(ask)),
+            finished => finished,
+        };
         self.client.progress().rows(records.len() as u64);
         self.share.done(1);
         self.share.expect(match self.next {

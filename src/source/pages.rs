@@ -12,6 +12,9 @@ const SMALLEST_TOP: u32 = 100;
 /// Pages of services are round: a length that is a positive multiple of this may be one.
 const ROUND: usize = 100;
 
+/// Why a list is not known to be complete.
+const MOVED: &str = "records came or went while the list was paged";
+
 /// How a list can be walked through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Walk {
@@ -92,6 +95,13 @@ pub(crate) struct Pager {
     count: Option<u64>,
     count_moved: bool,
     last_key: Option<i64>,
+    /// The first and the last record that were kept.
+    first: Option<u128>,
+    last: Option<u128>,
+    /// What the page that is asked for by `$skip` begins with where nothing moved: the last record that came.
+    joint: Option<u128>,
+    /// The `$top` that was in use when an answer was too large.
+    cut_from: Option<u32>,
 }
 
 impl Pager {
@@ -114,6 +124,10 @@ impl Pager {
             count: None,
             count_moved: false,
             last_key: None,
+            first: None,
+            last: None,
+            joint: None,
+            cut_from: None,
         }
     }
 
@@ -155,11 +169,29 @@ impl Pager {
     }
 
     /// The answer of this call was larger than what is read: the same from the same place with a
-    /// quarter of the `$top`, which stays; `None` where there is none that could be smaller.
+    /// quarter of the `$top`; `None` where there is none that could be smaller.
     pub(crate) fn too_large(&mut self, ask: Ask) -> Option<Ask> {
-        let top = ask.top.filter(|top| *top > 1)?;
-        self.top = Some((top / 4).max(1));
+        // By `$skip`, the first record is the last of the page before.
+        let least = if ask.skip.is_some() { 2 } else { 1 };
+        let top = ask.top.filter(|top| *top > least)?;
+        self.cut_from.get_or_insert(top);
+        self.top = Some((top / 4).max(least));
         Some(Ask { top: self.top, ..ask })
+    }
+
+    /// A page has come that was asked for in part: the next may be twice as large, up to what is taken. One
+    /// large record must not make all pages behind it small.
+    pub(crate) fn larger(&mut self, ask: Ask) -> Ask {
+        if let (Some(whole), Some(top)) = (self.cut_from, self.top) {
+            self.top = Some(top.saturating_mul(2).min(whole));
+        }
+        Ask { top: self.top, ..ask }
+    }
+
+    /// Whether an answer was too large: then a page that is as long as was asked for says nothing of what the
+    /// service takes, nor that it is all.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut_from.is_some()
     }
 
     /// Whether a first page of so many lines is known to be all: then nobody asks whether they come again.
@@ -180,13 +212,24 @@ impl Pager {
             // walk `Count` is that of the rest.)
             self.count_moved = true;
         }
-        match self.repeated(marks) {
+        let repeated = self.repeated(marks);
+        if self.has_moved(marks, &repeated) {
+            let keep =
+                marks.iter().map(|mark| !self.kept.contains_key(&mark.fingerprint)).collect();
+            return Taken { keep, next: Next::Finished(Verdict::Incomplete(MOVED)) };
+        }
+        match repeated {
             Repeated::Nothing => self.keep(marks, vec![true; marks.len()]),
             Repeated::Some(keep) => self.keep(marks, keep),
             Repeated::Everything => {
                 let next = match self.walk {
                     // It ignores the filter. What came may be all: `$skip` looks.
                     Walk::Keyset => self.go_on_by_skip(),
+                    // It ignores `$skip`, and what came first may be a part.
+                    Walk::Skip | Walk::Undocumented if self.is_full_part(marks.len()) => {
+                        let why = "the service repeats a page that was asked for in parts";
+                        Next::Finished(Verdict::Incomplete(why))
+                    }
                     // It ignores `$skip`, so what came first was all.
                     Walk::Skip | Walk::Undocumented => Next::Finished(self.proven_by_look()),
                 };
@@ -210,6 +253,8 @@ impl Pager {
             } else {
                 self.doubled = true;
             }
+            self.first.get_or_insert(mark.fingerprint);
+            self.last = Some(mark.fingerprint);
         }
         Taken { keep, next: self.next(marks) }
     }
@@ -239,9 +284,7 @@ impl Pager {
             // What did not come can stand before the last key.
             Walk::Keyset if self.doubled => self.go_on_by_skip(),
             Walk::Keyset => self.next_by_key(marks),
-            Walk::Skip | Walk::Undocumented => {
-                Next::Ask(Ask { top: self.top, skip: Some(self.length), from_key: None })
-            }
+            Walk::Skip | Walk::Undocumented => self.next_by_skip(),
         }
     }
 
@@ -249,16 +292,26 @@ impl Pager {
     /// have come and that has `count`, if it says so.
     fn ends(&self, records: usize, different: usize, came: u64, count: Option<u64>) -> bool {
         let top = self.top.map(|top| usize::try_from(top).unwrap_or(usize::MAX));
-        let does_not_page = top.is_some_and(|top| different > top);
+        let does_not_page = !self.is_cut() && top.is_some_and(|top| different > top);
         // A page of this many records, or of this many different ones, may be one that was cut.
         let may_be_cut =
             |records: usize| top.is_some_and(|top| records >= top) || records.is_multiple_of(ROUND);
         let short = !may_be_cut(records) && !may_be_cut(different);
+        // In a keyset walk it is that of the first page: meanwhile a record may have come, and the last one be behind
+        // a full page.
+        if self.walk == Walk::Keyset && self.pages > 1 && top.is_some_and(|top| records >= top) {
+            return false;
+        }
         // A count that is smaller than what came contradicts itself, and proves nothing.
         match count.filter(|count| came <= *count) {
             Some(count) => came == count,
             None => !self.doubled && (short || does_not_page),
         }
+    }
+
+    /// Whether a page of so many records is as long as a part that was asked for because more was too large.
+    fn is_full_part(&self, records: usize) -> bool {
+        self.is_cut() && self.top.is_none_or(|top| records as u64 >= u64::from(top))
     }
 
     fn next_by_key(&mut self, marks: &[Mark]) -> Next {
@@ -282,7 +335,27 @@ impl Pager {
     /// (docs/architecture.md, "Completeness"), and its pages are the next ones.
     fn go_on_by_skip(&mut self) -> Next {
         self.walk = Walk::Skip;
-        Next::Ask(Ask { top: self.top, skip: Some(self.length), from_key: None })
+        self.next_by_skip()
+    }
+
+    /// The next page begins with the last record that came: where a record before it left meanwhile, one would be
+    /// on neither page, and another in its place on two where one came.
+    fn next_by_skip(&mut self) -> Next {
+        // Where a record stands is not known when one came twice, nor are lines told apart.
+        let stands = self.sameness == Sameness::Key && !self.doubled && self.top != Some(1);
+        self.joint = self.last.filter(|_| stands);
+        let skip = self.length - u64::from(self.joint.is_some());
+        Next::Ask(Ask { top: self.top, skip: Some(skip), from_key: None })
+    }
+
+    /// Whether a page that was asked for by `$skip` does not begin where the one before it ended, though the
+    /// service knows `$skip`.
+    fn has_moved(&mut self, marks: &[Mark], repeated: &Repeated) -> bool {
+        let Some(joint) = self.joint.take() else { return false };
+        let begins_with = marks.first().map(|mark| mark.fingerprint);
+        let is_first_again = matches!(repeated, Repeated::Everything) && begins_with == self.first;
+        // That nothing is behind proves the end, whatever left.
+        begins_with.is_some_and(|begins_with| begins_with != joint) && !is_first_again
     }
 
     /// A look behind the end brought nothing, or the same again. That proves the end, unless `Count`
@@ -297,11 +370,7 @@ impl Pager {
     }
 
     fn unmoved(&self) -> Verdict {
-        if self.count_moved {
-            Verdict::Incomplete("records came or went while the list was paged")
-        } else {
-            Verdict::Complete
-        }
+        if self.count_moved { Verdict::Incomplete(MOVED) } else { Verdict::Complete }
     }
 
     /// Which records of a page came on earlier pages.

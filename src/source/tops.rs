@@ -7,35 +7,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Default)]
 pub(crate) struct Tops {
     accepted: Mutex<HashMap<Arc<str>, Option<u32>>>,
-    /// Where larger pages are more than is read (`limits.answer_bytes`): smaller ones. The next process tries
-    /// those that are taken again.
-    fitting: Mutex<HashMap<Arc<str>, u32>>,
 }
 
 impl Tops {
     /// What `endpoint` has taken before, if it was asked.
     pub(super) fn of(&self, endpoint: &str) -> Option<Option<u32>> {
-        let fits = locked(&self.fitting).get(endpoint).copied();
-        fits.map(Some).or_else(|| self.accepted().get(endpoint).copied())
+        self.accepted().get(endpoint).copied()
     }
 
-    /// Larger pages were too large, and one of these was not.
-    pub(super) fn fits(&self, endpoint: &Arc<str>, top: u32) {
-        locked(&self.fitting).insert(Arc::clone(endpoint), top);
-    }
-
-    /// A page came with this one. What is asked for because it fits says nothing of what would be taken.
     pub(super) fn remember(&self, endpoint: &Arc<str>, top: Option<u32>) {
-        if locked(&self.fitting).contains_key(endpoint) {
-            return;
-        }
         self.accepted().insert(Arc::clone(endpoint), top);
     }
 
     /// What was accepted was refused after all: the endpoint is tried anew from the largest one.
     pub(super) fn forget(&self, endpoint: &Arc<str>) {
         self.accepted().remove(endpoint);
-        locked(&self.fitting).remove(endpoint);
     }
 
     /// What was found out so far, for the next process to begin with.
@@ -57,10 +43,6 @@ impl Tops {
     }
 
     fn accepted(&self) -> MutexGuard<'_, HashMap<Arc<str>, Option<u32>>> {
-        locked(&self.accepted)
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn locked<T>(map: &Mutex<T>) -> MutexGuard<'_, T> {
-    map.lock().unwrap_or_else(PoisonError::into_inner)
 }

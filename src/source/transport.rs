@@ -125,8 +125,8 @@ impl Transport {
     /// connection is closed.
     ///
     /// # Errors
-    /// [`Kind::Unreachable`], [`Kind::Tls`], [`Kind::Timeout`], or [`Kind::BadAnswer`] when the
-    /// answer is too large or not what its headers say.
+    /// [`Kind::Unreachable`], [`Kind::Tls`], [`Kind::Timeout`], [`Kind::TooLarge`], or
+    /// [`Kind::BadAnswer`] when the answer is not what its headers say.
     pub(super) async fn exchange(&self, outgoing: &Outgoing) -> Result<Incoming> {
         let separator = if outgoing.query.is_empty() { "" } else { "?" };
         let address = format!("{}{}{separator}{}", self.base, outgoing.path, outgoing.query);

@@ -143,7 +143,7 @@ impl Total {
     /// case, whatever the other says (docs/architecture.md, "Deletion").
     fn of_another(self, state: &State<'_>) -> Result<Vec<i64>> {
         match self {
-            Total::Rows(Place::Projects) => state.standings().cases_in(Place::Cases),
+            Total::Rows(Place::Projects) => state.standings().shown_in(Place::Cases),
             Total::Rows(_) | Total::Signed(_) => Ok(Vec::new()),
         }
     }

@@ -174,7 +174,7 @@ impl Failures<'_> {
         doubt: Duration,
     ) -> Result<Timestamp> {
         let lacking = digest_of_404(values);
-        // It says nothing of what else is held of the scope.
+        // What else is held of the scope waits for an answer that is believed to be complete.
         let held = self
             .digest(scope)?
             .filter(|kept| kept.split_once(AND_HELD).is_some_and(|(values, _)| values == lacking));
@@ -224,10 +224,7 @@ const AND_HELD: char = '|';
 
 /// The digest of an answer of which the calls for these values were 404, and of which the guard or a doubt
 /// holds rows: either is confirmed by itself.
-pub(in crate::mirror) fn digest_of_held(values: &[String], held: String) -> String {
-    if values.is_empty() || held == NOTHING {
-        return held;
-    }
+pub(in crate::mirror) fn digest_of_held(values: &[String], held: &str) -> String {
     format!("{}{AND_HELD}{held}", digest_of_404(values))
 }
 
@@ -377,6 +374,30 @@ mod tests {
         assert_eq!(failed(), 1);
         fail(2, FailureKind::Unknown, 1);
         assert_eq!(failed(), 2, "a call that failed waits for no search");
+    }
+
+    #[test]
+    fn a_404_of_some_values_leaves_since_when_the_rest_is_held() {
+        let conn = fixture::store(None, 2026..=2026);
+        let scope = ScopeId { table: "costs".to_owned(), id: 1, part: String::new() };
+        let seller = ["Seller".to_owned()];
+        let held = digest_of_held(&seller, "costs=none;");
+        let failure =
+            Failure { digest: Some(&held), ..Failure::new(FailureKind::Held, "rows are held") };
+        let state = State::new(&conn);
+        state.failures().fail(1, at(0), &scope, &failure).unwrap();
+        let gone = |values: &[String], second| {
+            let doubt = Duration::from_secs(900);
+            state.failures().fail_gone(1, at(second), &scope, (values, "404"), doubt).unwrap();
+            scalar_i64(&conn, "SELECT epoch_us(first_at) // 1000000 FROM sync.failures").unwrap()
+                - at(0).as_second()
+        };
+        assert_eq!(gone(&seller, 10), 0);
+        let is_gone =
+            |value| state.failures().is_gone_since("costs", 1, Some(value), at(0)).unwrap();
+        assert!(is_gone("Seller") && !is_gone("Buyer"));
+        assert_eq!(gone(&["Buyer".to_owned()], 20), 20, "another answer");
+        assert_eq!(gone(&[], 30), 30, "another one still");
     }
 
     #[test]

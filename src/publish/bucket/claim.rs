@@ -20,21 +20,24 @@ pub(super) async fn take(bucket: &Bucket, id: &str) -> Result<bool> {
     let name = claim_of(id);
     let token = Bytes::from(format!("{:032x}\n", rand::random::<u128>()));
     let is_new = bucket.put(&name, token.clone(), Put::New).await?;
-    let held = is_held(bucket, id, &token).await;
-    if is_new && !matches!(held, Ok(true)) {
+    // The answer to a call that was repeated may be about the first one. Without conditional writes this shows
+    // whether another host has written over it by now, and no more can be known.
+    let is_ours = match bucket.get(&name).await {
+        Ok(content) => Ok(content == Some(token)),
+        Err(error) if is_new => Err(error),
+        Err(error) => return Err(error),
+    };
+    // Where the snapshot is there, who wrote it has let go of the name.
+    let held = match is_ours {
+        Ok(true) => bucket.get(&manifest_of(id)).await.map(|manifest| manifest.is_none()),
+        // Another host's claim stays.
+        Ok(false) => return Ok(false),
+        Err(error) => Err(error),
+    };
+    if !matches!(held, Ok(true)) {
         // What is left of it goes with a later retention.
         let removed = bucket.remove(vec![name]).await;
         tracing::debug!(?removed, "a claim that is not used is removed");
     }
     held
-}
-
-async fn is_held(bucket: &Bucket, id: &str, token: &Bytes) -> Result<bool> {
-    // The answer to a call that was repeated may be about the first one, and without conditional writes the last one
-    // counts.
-    if bucket.get(&claim_of(id)).await?.as_ref() != Some(token) {
-        return Ok(false);
-    }
-    // Where the snapshot is there, who wrote it has let go of the name.
-    Ok(bucket.get(&manifest_of(id)).await?.is_none())
 }

@@ -88,7 +88,7 @@ impl Upload {
         let Upload { bucket, manifest, about, .. } = &self;
         let id = &manifest.snapshot_id;
         let claim = claim::claim_of(id);
-        let names = files.iter().map(|file| file.name.clone()).chain([claim.clone()]).collect();
+        let names = files.iter().map(|file| file.name.clone()).collect();
         owner::take(bucket, &manifest.store_id).await?;
         if !claim::take(bucket, id).await? {
             return Err(self.overtaken());
@@ -96,6 +96,7 @@ impl Upload {
         if let Err(error) = self.put_files(files, &mut share).await {
             // Where it is room that lacks, each further try would take more of it.
             self.remove_own(names).await;
+            self.remove_own(vec![claim]).await;
             return Err(error);
         }
         failpoint::hit("snapshot-uploaded");
@@ -133,7 +134,8 @@ impl Upload {
 
     fn overtaken(&self) -> Error {
         let text = format!(
-            "another host has published to {} meanwhile: the next snapshot takes into account what is there now",
+            "another host publishes to {}, or has done so meanwhile: the next snapshot takes into account what is there \
+             then",
             self.bucket.address()
         );
         Error::new(Kind::ObjectStore, text)

@@ -319,7 +319,7 @@ fn who_was_overtaken_while_it_uploaded_replaces_nothing(#[case] knows_conditions
     let refused = world.publish(AT[1]).unwrap_err();
     assert_eq!(refused.kind(), Kind::ObjectStore);
     assert!(
-        refused.to_string().contains("another host has published to s3://mirror/team/x"),
+        refused.to_string().contains("another host publishes to s3://mirror/team/x"),
         "{refused}"
     );
     // What was uploaded for nothing is no snapshot.
@@ -347,7 +347,7 @@ fn of_two_hosts_that_publish_in_one_second_one_does(#[case] knows_conditions: bo
     let refused = |at| {
         let refused = world.publish(at).unwrap_err();
         assert_eq!(refused.kind(), Kind::ObjectStore);
-        assert!(refused.to_string().contains("another host has published to"), "{refused}");
+        assert!(refused.to_string().contains("another host publishes to"), "{refused}");
     };
     // When this one has looked, the other one writes all of it.
     faulty.before_taking(Box::new(move || drop(other.publish(AT[1]).unwrap())));
