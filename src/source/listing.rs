@@ -220,10 +220,9 @@ impl Pages {
                 }
             })
             .collect();
-        // A smaller one than the endpoint takes is this walk's alone.
-        let is_its_own = self.sent_at.is_none() && !self.pager.is_cut();
-        if self.plan.paging != Paging::Undocumented && is_its_own {
-            self.client.tops().remember(&self.plan.request.endpoint, self.pager.top());
+        if self.plan.paging != Paging::Undocumented && self.sent_at.is_none() {
+            let (tops, endpoint) = (self.client.tops(), &self.plan.request.endpoint);
+            tops.remember(endpoint, self.pager.accepted_top());
         }
         self.sent_at.get_or_insert(answer.sent_at);
         self.next = match taken.next {

@@ -93,13 +93,20 @@ pub(crate) struct Pager {
     /// A record came twice in one page: it may stand in the place of one that did not come.
     doubled: bool,
     count: Option<u64>,
-    count_moved: bool,
+    /// Records came or went while the list was paged.
+    moved: bool,
     last_key: Option<i64>,
     /// The first and the last record that were kept.
     first: Option<u128>,
     last: Option<u128>,
+    /// The most records that a page had.
+    longest: usize,
     /// What the page that is asked for by `$skip` begins with where nothing moved: the last record that came.
     joint: Option<u128>,
+    /// A page began with its joint and brought more: the service knows `$skip`.
+    knows_skip: bool,
+    /// No page has a joint: the service may count `$skip` in whole pages, or a record stands elsewhere than its number says.
+    has_no_joints: bool,
     /// The `$top` that was in use when an answer was too large.
     cut_from: Option<u32>,
 }
@@ -122,11 +129,14 @@ impl Pager {
             length: 0,
             doubled: false,
             count: None,
-            count_moved: false,
+            moved: false,
             last_key: None,
             first: None,
             last: None,
+            longest: 0,
             joint: None,
+            knows_skip: false,
+            has_no_joints: false,
             cut_from: None,
         }
     }
@@ -134,11 +144,6 @@ impl Pager {
     /// The first call.
     pub(crate) fn first(&self) -> Ask {
         Ask { top: self.top, skip: None, from_key: None }
-    }
-
-    /// The `$top` in use: accepted once a page has been taken in.
-    pub(crate) fn top(&self) -> Option<u32> {
-        self.top
     }
 
     /// How many pages are still to come if they are as long as those that came; 0 where the service does
@@ -171,10 +176,14 @@ impl Pager {
     /// The answer of this call was larger than what is read: the same from the same place with a
     /// quarter of the `$top`; `None` where there is none that could be smaller.
     pub(crate) fn too_large(&mut self, ask: Ask) -> Option<Ask> {
-        // By `$skip`, the first record is the last of the page before.
-        let least = if ask.skip.is_some() { 2 } else { 1 };
-        let top = ask.top.filter(|top| *top > least)?;
+        let top = ask.top.filter(|top| *top > 1)?;
         self.cut_from.get_or_insert(top);
+        if top == 2 && self.joint.take().is_some() {
+            // The record behind the joint, alone.
+            self.top = Some(1);
+            return Some(Ask { top: self.top, skip: ask.skip.map(|skip| skip + 1), ..ask });
+        }
+        let least = if self.joint.is_some() { 2 } else { 1 };
         self.top = Some((top / 4).max(least));
         Some(Ask { top: self.top, ..ask })
     }
@@ -188,10 +197,9 @@ impl Pager {
         Ask { top: self.top, ..ask }
     }
 
-    /// Whether an answer was too large: then a page that is as long as was asked for says nothing of what the
-    /// service takes, nor that it is all.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.cut_from.is_some()
+    /// The `$top` that the service has taken, whether or not its answer was too large.
+    pub(crate) fn accepted_top(&self) -> Option<u32> {
+        self.cut_from.or(self.top)
     }
 
     /// Whether a first page of so many lines is known to be all: then nobody asks whether they come again.
@@ -210,23 +218,30 @@ impl Pager {
         } else if self.walk != Walk::Keyset && count.is_some() && count != self.count {
             // Rows came or went: those behind them stand on other pages than before. (In a keyset
             // walk `Count` is that of the rest.)
-            self.count_moved = true;
+            self.moved = true;
         }
         let repeated = self.repeated(marks);
-        if self.has_moved(marks, &repeated) {
-            let keep =
-                marks.iter().map(|mark| !self.kept.contains_key(&mark.fingerprint)).collect();
-            return Taken { keep, next: Next::Finished(Verdict::Incomplete(MOVED)) };
-        }
+        let joined = self.joined(marks, &repeated);
         match repeated {
             Repeated::Nothing => self.keep(marks, vec![true; marks.len()]),
-            Repeated::Some(keep) => self.keep(marks, keep),
+            Repeated::Some(keep) => {
+                // A record that comes again behind the joint moves all behind it by one.
+                let again = keep.iter().filter(|keep| !**keep).count();
+                self.has_no_joints |= again > usize::from(joined == Joined::Yes);
+                self.keep(marks, keep)
+            }
+            Repeated::Everything if joined == Joined::No => {
+                // It ignores `$skip`, or counts it in whole pages: what stands behind all that came decides.
+                Taken { keep: vec![false; marks.len()], next: self.next_by_skip() }
+            }
             Repeated::Everything => {
                 let next = match self.walk {
                     // It ignores the filter. What came may be all: `$skip` looks.
                     Walk::Keyset => self.go_on_by_skip(),
                     // It ignores `$skip`, and what came first may be a part.
-                    Walk::Skip | Walk::Undocumented if self.is_full_part(marks.len()) => {
+                    Walk::Skip | Walk::Undocumented
+                        if joined != Joined::Yes && self.is_full_part(marks.len()) =>
+                    {
                         let why = "the service repeats a page that was asked for in parts";
                         Next::Finished(Verdict::Incomplete(why))
                     }
@@ -277,7 +292,9 @@ impl Pager {
             }
             Sameness::Lines => length,
         };
-        if self.ends(length, different, self.length, self.count) {
+        let ends = self.ends(length, different, self.length, self.count);
+        self.longest = self.longest.max(length);
+        if ends {
             return Next::Finished(self.unmoved());
         }
         match self.walk {
@@ -292,14 +309,15 @@ impl Pager {
     /// have come and that has `count`, if it says so.
     fn ends(&self, records: usize, different: usize, came: u64, count: Option<u64>) -> bool {
         let top = self.top.map(|top| usize::try_from(top).unwrap_or(usize::MAX));
-        let does_not_page = !self.is_cut() && top.is_some_and(|top| different > top);
+        let does_not_page = self.cut_from.is_none() && top.is_some_and(|top| different > top);
         // A page of this many records, or of this many different ones, may be one that was cut.
         let may_be_cut =
             |records: usize| top.is_some_and(|top| records >= top) || records.is_multiple_of(ROUND);
         let short = !may_be_cut(records) && !may_be_cut(different);
         // In a keyset walk it is that of the first page: meanwhile a record may have come, and the last one be behind
         // a full page.
-        if self.walk == Walk::Keyset && self.pages > 1 && top.is_some_and(|top| records >= top) {
+        let is_full = records >= self.longest || top.is_some_and(|top| records >= top);
+        if self.walk == Walk::Keyset && self.pages > 1 && is_full {
             return false;
         }
         // A count that is smaller than what came contradicts itself, and proves nothing.
@@ -311,7 +329,7 @@ impl Pager {
 
     /// Whether a page of so many records is as long as a part that was asked for because more was too large.
     fn is_full_part(&self, records: usize) -> bool {
-        self.is_cut() && self.top.is_none_or(|top| records as u64 >= u64::from(top))
+        self.cut_from.is_some() && self.top.is_none_or(|top| records as u64 >= u64::from(top))
     }
 
     fn next_by_key(&mut self, marks: &[Mark]) -> Next {
@@ -342,20 +360,31 @@ impl Pager {
     /// on neither page, and another in its place on two where one came.
     fn next_by_skip(&mut self) -> Next {
         // Where a record stands is not known when one came twice, nor are lines told apart.
-        let stands = self.sameness == Sameness::Key && !self.doubled && self.top != Some(1);
+        let stands = self.sameness == Sameness::Key
+            && !(self.doubled || self.moved || self.has_no_joints || self.top == Some(1));
         self.joint = self.last.filter(|_| stands);
         let skip = self.length - u64::from(self.joint.is_some());
         Next::Ask(Ask { top: self.top, skip: Some(skip), from_key: None })
     }
 
-    /// Whether a page that was asked for by `$skip` does not begin where the one before it ended, though the
-    /// service knows `$skip`.
-    fn has_moved(&mut self, marks: &[Mark], repeated: &Repeated) -> bool {
-        let Some(joint) = self.joint.take() else { return false };
+    /// Whether a page begins with its joint. Where it does not, what that says of the service, or of the list, is
+    /// noted.
+    fn joined(&mut self, marks: &[Mark], repeated: &Repeated) -> Joined {
+        let Some(joint) = self.joint.take() else { return Joined::NotAsked };
         let begins_with = marks.first().map(|mark| mark.fingerprint);
-        let is_first_again = matches!(repeated, Repeated::Everything) && begins_with == self.first;
-        // That nothing is behind proves the end, whatever left.
-        begins_with.is_some_and(|begins_with| begins_with != joint) && !is_first_again
+        let is_all_and_more = begins_with == self.first && marks.len() as u64 > self.length;
+        match repeated {
+            _ if begins_with == Some(joint) => {
+                self.knows_skip |= marks.len() > 1;
+                return Joined::Yes;
+            }
+            Repeated::Everything => self.has_no_joints = true,
+            // It ignores `$skip`, and some came meanwhile.
+            Repeated::Some(_) if is_all_and_more => self.has_no_joints = true,
+            // Nothing for whatever `$skip` may be the service's way to say that there is no more.
+            _ => self.moved |= begins_with.is_some() || self.knows_skip,
+        }
+        Joined::No
     }
 
     /// A look behind the end brought nothing, or the same again. That proves the end, unless `Count`
@@ -370,7 +399,7 @@ impl Pager {
     }
 
     fn unmoved(&self) -> Verdict {
-        if self.count_moved { Verdict::Incomplete(MOVED) } else { Verdict::Complete }
+        if self.moved { Verdict::Incomplete(MOVED) } else { Verdict::Complete }
     }
 
     /// Which records of a page came on earlier pages.
@@ -412,6 +441,14 @@ impl Pager {
             }
         }
     }
+}
+
+/// Whether a page begins with the last record of the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joined {
+    NotAsked,
+    Yes,
+    No,
 }
 
 enum Repeated {

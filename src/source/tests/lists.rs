@@ -116,8 +116,8 @@ async fn a_page_that_is_too_large_is_asked_for_in_smaller_parts() {
         "7", "14", "28",
     ];
     assert_eq!(tops(), asked);
-    // What is taken is not known by it.
-    assert!(client.tops().found().is_empty());
+    // What is taken is more than that.
+    assert_eq!(client.tops().found().into_values().collect::<Vec<_>>(), [1000]);
 }
 
 #[tokio::test]
@@ -242,7 +242,7 @@ async fn an_undocumented_list_is_asked_bare_and_looked_behind() {
     let (records, verdict) = read(&service, plan(Paging::Undocumented)).await;
     assert_eq!((records.len(), verdict), (200, Verdict::Complete));
     let queries: Vec<_> = service.calls().iter().map(|call| call.query.clone()).collect();
-    assert_eq!(queries, ["", "$skip=199"]);
+    assert_eq!(queries, ["", "$skip=199", "$skip=200"]);
 }
 
 /// Lines have no key: the same line is one whatever the order of its fields, or the list would have no end.

@@ -166,8 +166,8 @@ fn a_refusal_of_a_known_top_is_not_about_the_top() {
 
 #[rstest]
 #[case::more_than_top(Walk::Skip, 1_234, 1)]
-#[case::exactly_top(Walk::Skip, 1_000, 2)]
-#[case::round(Walk::Undocumented, 300, 2)]
+#[case::exactly_top(Walk::Skip, 1_000, 3)]
+#[case::round(Walk::Undocumented, 300, 3)]
 #[case::keyset_more_than_top(Walk::Keyset, 2_000, 1)]
 fn a_service_that_ignores_paging_gives_everything_once(
     #[case] how: Walk,
@@ -183,7 +183,7 @@ fn a_service_that_ignores_paging_gives_everything_once(
 fn a_service_that_ignores_the_keyset_is_read_by_skip() {
     let habits = Habits { records: 5_000, knows_filter: false, ..PLAIN };
     let pager = Pager::new(Walk::Keyset, Sameness::Key, None);
-    // The second page repeats the first; then 1000, 2000, 3000, 4000 and the look behind 5000.
+    // The second page repeats the first; then 999, 1998, 2997, 3996, and the last five records.
     assert_eq!(walk(&habits, pager), (all(5_000), Verdict::Complete, 7));
 }
 
@@ -191,7 +191,7 @@ fn a_service_that_ignores_the_keyset_is_read_by_skip() {
 fn a_service_that_ignores_all_paging_proves_a_round_length_by_repeating_it() {
     let habits = Habits { records: 300, pages_at_all: false, knows_filter: false, ..PLAIN };
     let pager = Pager::new(Walk::Keyset, Sameness::Key, None);
-    assert_eq!(walk(&habits, pager), (all(300), Verdict::Complete, 3));
+    assert_eq!(walk(&habits, pager), (all(300), Verdict::Complete, 4));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_count_that_moves_while_paging_is_incomplete() {
     pager.take(&marks(0..100), Some(150));
     // A row behind the first page went, and another may have come.
     let taken = pager.take(&marks(99..149), Some(149));
-    assert!(matches!(taken.next, Next::Ask(Ask { skip: Some(148), .. })));
+    assert!(matches!(taken.next, Next::Ask(Ask { skip: Some(149), .. })));
     let taken = pager.take(&[], Some(149));
     assert!(matches!(taken.next, Next::Finished(Verdict::Incomplete(_))));
 }
@@ -420,28 +420,71 @@ fn a_record_that_leaves_between_two_pages_takes_none_with_it(#[case] how: Walk) 
     moved(&[(0..100, &[]), (100..150, &[])]);
     // One has come before.
     moved(&[(0..100, &[]), (98..150, &[])]);
-    // What is there was on the first page, and does not begin with its last record.
-    moved(&[(0..100, &[]), (50..99, &[])]);
-    // Nothing is behind it.
+    // Nothing is behind it; where the service has shown that it knows `$skip`, not even the last one is there.
     let nothing = taken(pager(), &[(0..100, &[]), (0..0, &[])]).1;
     assert_eq!(nothing, Next::Finished(Verdict::Complete));
-    // What ignores `$skip` has all on its first page.
-    let again = taken(pager(), &[(0..100, &[]), (0..100, &[])]).1;
-    assert_eq!(again, Next::Finished(Verdict::Complete));
+    moved(&[(0..100, &[]), (99..199, &[]), (0..0, &[])]);
+    // What comes behind is read all the same.
+    let (asked, next) = taken(pager(), &[(0..100, &[]), (100..200, &[]), (200..250, &[])]);
+    assert_eq!(asked[2].skip, Some(200));
+    assert!(matches!(next, Next::Finished(Verdict::Incomplete(_))));
+}
+
+#[rstest]
+// It ignores `$skip`, and has all on its first page.
+#[case::ignores(&[0..100, 0..100, 0..100], &[99, 100])]
+// It counts `$skip` in whole pages.
+#[case::whole_pages(&[0..100, 0..100, 100..200, 200..250], &[99, 100, 200])]
+// It ignores `$skip`, and one came meanwhile.
+#[case::grows(&[0..100, 0..101], &[99])]
+fn what_does_not_begin_with_its_joint_and_brings_nothing_is_looked_behind(
+    #[case] pages: &[std::ops::Range<i64>],
+    #[case] skips: &[u64],
+) {
+    let pager = Pager::new(Walk::Undocumented, Sameness::Key, None);
+    let pages: Vec<_> = pages.iter().map(|ids| (ids.clone(), &[] as &[i64])).collect();
+    let (asked, next) = taken(pager, &pages);
+    assert_eq!(asked.iter().filter_map(|ask| ask.skip).collect::<Vec<_>>(), skips);
+    assert_eq!(next, Next::Finished(Verdict::Complete));
 }
 
 #[test]
-fn the_count_of_the_first_page_does_not_end_a_keyset_walk_at_a_full_page() {
-    let mut pager = Pager::new(Walk::Keyset, Sameness::Key, Some(Some(100)));
+fn a_record_that_comes_again_moves_the_joints_behind_it() {
+    let mut pager = Pager::new(Walk::Skip, Sameness::Key, Some(Some(100)));
+    pager.take(&marks(0..100), None);
+    let second = pager.take(&marks((99..198).chain([7])), None);
+    assert!(matches!(second.next, Next::Ask(Ask { skip: Some(198), .. })), "{:?}", second.next);
+    let third = pager.take(&marks(198..220), None);
+    assert_eq!(third.next, Next::Finished(Verdict::Complete));
+}
+
+#[test]
+fn two_records_that_are_too_large_together_are_asked_for_one_by_one() {
+    let mut pager = Pager::new(Walk::Skip, Sameness::Key, Some(Some(100)));
+    let Next::Ask(mut ask) = pager.take(&marks(0..100), None).next else { panic!() };
+    while ask.top != Some(1) {
+        assert_eq!(ask.skip, Some(99));
+        ask = pager.too_large(ask).unwrap();
+    }
+    assert_eq!(ask.skip, Some(100));
+    assert_eq!(pager.too_large(ask), None);
+}
+
+#[rstest]
+#[case::as_long_as_was_asked_for(Some(100))]
+#[case::as_long_as_the_service_lets_it_be(Some(1_000))]
+#[case::without_a_top(None)]
+fn the_count_of_the_first_page_does_not_end_a_keyset_walk_at_a_full_page(#[case] top: Option<u32>) {
+    let mut pager = Pager::new(Walk::Keyset, Sameness::Key, Some(top));
     let mut page = |ids: Vec<i64>| {
         let mark = |id: &i64| Mark { fingerprint: *id as u128, key: Some(*id) };
         pager.take(&ids.iter().map(mark).collect::<Vec<_>>(), Some(200)).next
     };
-    // Every second id of 200 records, and 301 comes meanwhile.
+    // Every second id to 400, and 301 comes meanwhile.
     page((1..=100).map(|n| n * 2).collect());
     let mut second: Vec<i64> = (101..=199).map(|n| n * 2).chain([301]).collect();
     second.sort_unstable();
-    let behind = Ask { top: Some(100), skip: None, from_key: Some(399) };
+    let behind = Ask { top, skip: None, from_key: Some(399) };
     assert_eq!(page(second), Next::Ask(behind));
     assert_eq!(page(vec![400]), Next::Finished(Verdict::Complete));
 }
