@@ -3,7 +3,6 @@
 use duckdb::Connection;
 use serde_json::Value;
 
-use crate::support::follow::assert_status;
 use crate::support::web::{ask, found, get, page_of, sample};
 use crate::support::{World, shown};
 
@@ -200,15 +199,21 @@ fn a_store_that_takes_nothing_is_not_ready_and_is_when_there_is_room_again() {
         prlimit(daemons, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
     };
     files_of(Some(0));
-    daemon.wait_until("it is not ready", || ready().body.contains("the store does not work: "));
-    assert_eq!(ready().status, 503);
-    let not_ready = || sample(&get(&address, "/metrics").body, "casemirror_ready") == 0.0;
-    daemon.wait_until("the metrics say so", not_ready);
-    let problems = || sample(&get(&address, "/metrics").body, "casemirror_problems");
-    daemon.wait_until("it is a problem", || problems() > 0.0);
-    let status = world.run(&["status"]);
-    assert_status(&status, 3);
-    assert!(shown(&status).contains("the store does not work: "), "{}", shown(&status));
+    daemon.wait_until("it is not ready", || {
+        let answer = ready();
+        answer.status == 503 && answer.body.contains("the store does not work: ")
+    });
+    // A store that DuckDB has given up cannot be read either until it is opened anew.
+    let metric = |name| {
+        let answer = get(&address, "/metrics");
+        (answer.status == 200).then(|| sample(&answer.body, name))
+    };
+    daemon.wait_until("the metrics say so", || metric("casemirror_ready") == Some(0.0));
+    daemon.wait_until("it is a problem", || metric("casemirror_problems") > Some(0.0));
+    daemon.wait_until("status says so", || {
+        let status = world.run(&["status"]);
+        status.status.code() == Some(3) && shown(&status).contains("the store does not work: ")
+    });
     files_of(None);
     daemon.wait_until("it is ready again", || ready().status == 200);
     daemon.stop();
