@@ -134,12 +134,7 @@ impl Failures<'_> {
     pub(crate) fn has_failed(&self, scope: &ScopeId) -> Result<bool> {
         Ok(scalar_i64(
             self.conn,
-            &format!(
-                "SELECT count(*) FROM sync.failures WHERE table_name = {} AND id = {} AND part = {}",
-                sql::text(&scope.table),
-                scope.id,
-                sql::text(&scope.part)
-            ),
+            &format!("SELECT count(*) FROM sync.failures WHERE {}", is_of(scope)),
         )? > 0)
     }
 
@@ -191,16 +186,21 @@ impl Failures<'_> {
     fn digest(&self, scope: &ScopeId) -> Result<Option<String>> {
         let digests = query(
             self.conn,
-            &format!(
-                "SELECT digest FROM sync.failures WHERE table_name = {} AND id = {} AND part = {}",
-                sql::text(&scope.table),
-                scope.id,
-                sql::text(&scope.part)
-            ),
+            &format!("SELECT digest FROM sync.failures WHERE {}", is_of(scope)),
             |row| row.get(0),
         )?;
         Ok(digests.into_iter().next().flatten())
     }
+}
+
+/// SQL that holds for the failure of this scope.
+fn is_of(scope: &ScopeId) -> String {
+    format!(
+        "table_name = {} AND id = {} AND part = {}",
+        sql::text(&scope.table),
+        scope.id,
+        sql::text(&scope.part)
+    )
 }
 
 /// SQL that holds for what failed, and not for what merely waits for the search, which may lag for so long
@@ -267,12 +267,7 @@ pub(in crate::mirror) fn fail(
     let Failure { kind, error, digest, not_before } = *failure;
     // The time of a commit is ahead of a clock that was set back.
     let now = now.min(Timestamp::now());
-    let of_scope = format!(
-        "table_name = {} AND id = {} AND part = {}",
-        sql::text(&scope.table),
-        scope.id,
-        sql::text(&scope.part)
-    );
+    let of_scope = is_of(scope);
     let before = query(
         conn,
         &format!(
