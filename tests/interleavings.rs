@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use casemirror::sandbox::{Act, Control, Facet, Fault, MaxTop, Options, Rule, When};
+use casemirror::sandbox::{Act, Control, Facet, Fault, ListEdit, MaxTop, Options, Rule, When};
 
 use crate::support::follow::{
-    assert_status, brisk, calls, change, differences_beside, hold, lines, shown_cases, start,
-    unthrottled, while_held,
+    UNTHROTTLED, assert_status, brisk, calls, change, differences_beside, hold, lines, shown_cases,
+    start, unthrottled, while_held,
 };
 use crate::support::scripted::{assert_incomplete, fault, search_path};
 use crate::support::{World, one, shown};
@@ -135,6 +135,33 @@ fn rows_that_move_between_pages_of_a_listing_are_neither_lost_nor_doubled() {
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
     assert_status(&world.run(&["sync", "--full"]), 0);
     world.assert_equal();
+}
+
+/// Behind the row that left, all rows stand one place nearer: by places alone the first one of the second page
+/// would be on neither.
+#[test]
+fn a_relation_that_leaves_between_two_pages_takes_none_that_stands_with_it() {
+    let world = brisk(unthrottled(2_600));
+    let since = (chrono::Utc::now() - chrono::TimeDelta::days(410)).format("%Y-%m-%d");
+    world.configure(&format!("{UNTHROTTLED}[processing_bases]\nsince = \"{since}\"\n"));
+    let only = ["sync", "--full", "--only", "processing_basis_relations"];
+    assert_status(&world.run(&only), 0);
+    let relations =
+        || one::<i64>(&world.store(), "SELECT count(*) FROM main.processing_basis_relations");
+    let before = relations();
+    assert!(before > 1_000, "{before} are no two pages");
+
+    hold(&world, "first page", "/api/ProcessingBases/Relations/Contacts/Extended", 1);
+    let mut gone = 0;
+    let output = while_held(&world, start(&world, &only), "first page", || {
+        gone = world.sandbox.act(&Act::Relation { edit: ListEdit::Removed }).unwrap().ids[0];
+    });
+    assert_status(&output, 3);
+    assert_eq!(relations(), before, "which one left, this reading could not tell");
+    assert_status(&world.run(&only), 0);
+    assert_eq!(relations(), before - 1);
+    let gone = format!("SELECT count(*) FROM main.processing_basis_relations WHERE id = {gone}");
+    assert_eq!(one::<i64>(&world.store(), &gone), 0);
 }
 
 #[test]

@@ -169,8 +169,9 @@ fn tokens(text: &str) -> Result<Vec<Token>, Refusal> {
                         )));
                     }
                     let (content, behind) = quoted(after)?;
-                    let at = Ticks::parse(&content, false).ok_or_else(|| {
-                        Refusal::bad_request(format!("'{content}' is no ISO 8601 date-time"))
+                    let at = content.strip_suffix('Z').and_then(|_| Ticks::parse(&content, false));
+                    let at = at.ok_or_else(|| {
+                        Refusal::bad_request(format!("'{content}' is no ISO 8601 time of UTC"))
                     })?;
                     found.push(Token::Literal(Literal::Instant(at)));
                     rest = behind;
@@ -267,6 +268,8 @@ mod tests {
             "A eq 'open",
             "A eq date'2026-01-01'",
             "A eq datetime'soon'",
+            "A eq datetime'2026-01-02T03:04:05'",
+            "A eq datetime'2026-01-02T04:04:05+01:00'",
             "A eq 1 and",
             "not A eq 1",
             "A eq 1e5",
