@@ -8,6 +8,7 @@ use duckdb::{AccessMode, Config, Connection};
 
 use super::bytes;
 use super::frozen::{Frozen, Image, Pinned};
+use super::older_clients;
 use super::{PublishedDatabase, ROW_GROUP_ROWS, Snapshot, Stop};
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Kind, Result};
@@ -41,6 +42,7 @@ impl<'a> Copy<'a> {
         let attachment = match image {
             Image::File { file: store, bytes } => {
                 bytes::copy(store, file.path(), bytes, stop, progress)?;
+                open_to_older_clients(store, file.path());
                 None
             }
             Image::Rows => Some(copy_rows(frozen.pinned.conn(), file.path())?),
@@ -69,6 +71,23 @@ impl<'a> Copy<'a> {
         durable::remove(&durable::with_suffix(&target, ".wal"))?;
         file.finish(Access::ReadOnly)?;
         Ok(PublishedDatabase { path: target })
+    }
+}
+
+/// Where this cannot be done, DuckDB from 1.4.2 on reads the file all the same.
+fn open_to_older_clients(store: &File, copy: &Path) {
+    let ended = File::options()
+        .write(true)
+        .open(copy)
+        .and_then(|copy| older_clients::end_chains(store, &copy));
+    match ended {
+        Ok(0) => {}
+        Ok(chains) => tracing::debug!(chains, "ended chains of DuckDB's for clients before 1.4.2"),
+        Err(error) => tracing::warn!(
+            file = %copy.display(),
+            reason = %error,
+            "clients of DuckDB before 1.4.2 may not be able to open what is published"
+        ),
     }
 }
 

@@ -23,6 +23,7 @@ mod footer;
 mod frozen;
 mod inputs;
 mod manifest;
+mod older_clients;
 mod owner;
 mod pack;
 mod parquet;

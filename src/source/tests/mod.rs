@@ -5,6 +5,7 @@ mod feed_calls;
 mod lease;
 mod ledger;
 mod lists;
+mod page_by_page;
 mod paging;
 pub(crate) mod service;
 mod subscriptions;
