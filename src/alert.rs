@@ -27,6 +27,7 @@ use crate::status::{Health, Status};
 use conditions::Look;
 use known::Message;
 pub(crate) use known::{Known, since};
+pub(crate) use sender::LONGEST as LONGEST_MESSAGE;
 use sender::Sender;
 
 /// Between two looks.
@@ -54,6 +55,8 @@ pub(crate) struct Watch {
     logged: Option<Known>,
     /// What was told and could not be kept in the store, which holds all the same: it is kept with the next look.
     unkept: Option<Known>,
+    /// What was known after the last look.
+    known: Option<Known>,
     /// When the whole is looked at next.
     next_beat: Instant,
 }
@@ -65,8 +68,8 @@ impl Watch {
     /// `Config` where nothing can be sent from here.
     pub(crate) fn over(session: Arc<Session>, pulse: Arc<Pulse>) -> Result<Watch> {
         let sender = Sender::new(&session.config().alert)?;
-        let (logged, unkept) = (None, None);
-        Ok(Watch { session, pulse, sender, logged, unkept, next_beat: Instant::now() })
+        let (logged, unkept, known) = (None, None, None);
+        Ok(Watch { session, pulse, sender, logged, unkept, known, next_beat: Instant::now() })
     }
 
     /// Looks until `stops`; what is being told then is told, and kept. Where it says that the daemon cannot go on,
@@ -98,15 +101,25 @@ impl Watch {
     async fn look(&mut self, ends: Option<Kind>) -> Result<()> {
         let (session, pulse) = (Arc::clone(&self.session), Arc::clone(&self.pulse));
         let unkept = self.unkept.clone();
-        let (before, look) = blocking(move || {
+        let looked = blocking(move || {
             let conn = session.store().connection()?;
             let known = unkept.map_or_else(|| Known::read(&State::new(&conn)), Ok)?;
             Ok((known, Look::at(&conn, &session, &pulse, ends)?))
         })
-        .await?;
+        .await;
+        let (before, look) = match (looked, ends) {
+            // The store may be why.
+            (Err(_), Some(why)) => {
+                let last = self.unkept.clone().or_else(|| self.known.clone());
+                (last.unwrap_or_default(), Look::of_the_end(why))
+            }
+            (looked, _) => looked?,
+        };
         let logged = self.logged.take().unwrap_or_else(|| before.clone());
         self.logged = Some(logged.logging(&look, Timestamp::now()));
-        let (mut known, messages) = before.clone().seeing(&look, Timestamp::now());
+        let (mut known, mut messages) = before.clone().seeing(&look, Timestamp::now());
+        // Nobody waits for long at the end.
+        messages.sort_by_key(|message| !message.is_of_the_end());
         if !self.sender.has_listener() {
             known.told_nobody(&messages, Timestamp::now());
         }
@@ -121,6 +134,7 @@ impl Watch {
         if let Some(health) = health {
             known.is(health, Timestamp::now());
         }
+        self.known = Some(known.clone());
         let is_well = known.is_well(&look) && health == Some(Health::Good);
         if known != before || self.unkept.is_some() {
             self.keep(&known).await;
@@ -179,6 +193,7 @@ async fn blocking<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::Router;
@@ -186,8 +201,54 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::mirror::Writing;
+    use crate::mirror::{PublishLag, PublishPlace, Writing};
     use crate::progress::Progress;
+
+    /// A session of a store of its own.
+    fn opened(folder: &Path, more: &str) -> Session {
+        let text = format!(
+            "[source]\nbase_url = \"http://127.0.0.1:1/\"\nclient_id = \"a\"\nclient_secret = \"b\"\n\
+             [feed]\nledger = \"feed-calls\"\n{more}"
+        );
+        let path = folder.join("casemirror.toml");
+        std::fs::write(&path, text).unwrap();
+        let config = Config::load(&path, &[], |_| None).unwrap();
+        Session::open(config, Writing::Applying, Progress::silent()).unwrap()
+    }
+
+    #[test]
+    fn what_has_failed_for_an_hour_is_told_and_what_just_fails_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let session = opened(folder.path(), "");
+        let conn = session.store().connection().unwrap();
+        let address = session.config().publish.database.display().to_string();
+        let told = || {
+            let look = Look::at(&conn, &session, &Pulse::default(), None).unwrap();
+            look.holding.values().map(|holding| holding.text.clone()).collect::<Vec<_>>()
+        };
+        for (minutes, expected) in [
+            (59, vec![]),
+            (
+                61,
+                vec![
+                    "1 table has failed for an hour, whole or in part (costs), see sync.failures",
+                    "nothing could be published for an hour: readers have what was there before",
+                ],
+            ),
+        ] {
+            let since = Timestamp::now() - jiff::SignedDuration::from_mins(minutes);
+            PublishLag::note(&conn, PublishPlace::Database, &address, "no room".to_owned(), since)
+                .unwrap();
+            conn.execute_batch(&format!(
+                "DELETE FROM sync.resources WHERE table_name = 'costs'; \
+                 INSERT INTO sync.resources (table_name, status, since, answered) \
+                 VALUES ('costs', 'failing', '{since}', true)"
+            ))
+            .unwrap();
+            assert_eq!(told(), expected, "{minutes}");
+            PublishLag::is_over(&conn, PublishPlace::Database).unwrap();
+        }
+    }
 
     /// A disk that is full is a thing to be told of, and keeps from being noted that it was.
     #[tokio::test]
@@ -203,14 +264,7 @@ mod tests {
         tokio::spawn(async move { axum::serve(chat, routes).await });
 
         let folder = tempfile::tempdir().unwrap();
-        let text = format!(
-            "[source]\nbase_url = \"http://127.0.0.1:1/\"\nclient_id = \"a\"\nclient_secret = \"b\"\n\
-             [feed]\nledger = \"feed-calls\"\n[alert]\nurl = \"http://{address}/chat\"\n"
-        );
-        let path = folder.path().join("casemirror.toml");
-        std::fs::write(&path, text).unwrap();
-        let config = Config::load(&path, &[], |_| None).unwrap();
-        let session = Session::open(config, Writing::Applying, Progress::silent()).unwrap();
+        let session = opened(folder.path(), &format!("[alert]\nurl = \"http://{address}/chat\"\n"));
         let differs = "INSERT INTO sync.verifications (run_id, verified_at, what, source, mirror, difference, subject, \
                        standing) VALUES (1, now(), 'costs', '1', '2', '1', 'x', true)";
         session.store().connection().unwrap().execute_batch(differs).unwrap();

@@ -52,7 +52,7 @@ pub(crate) use forward::{answers, forward};
 pub(crate) use printer::Printer;
 pub(crate) use protocol::Keys;
 
-use crate::alert::Watch;
+use crate::alert::{LONGEST_MESSAGE, Watch};
 use crate::cycle::{Controls, Interrupt, Options, Signals};
 use crate::error::{Error, Kind, Result};
 use crate::hints::{Address, HintQueue};
@@ -76,8 +76,8 @@ use worker::Worker;
 /// Jobs that wait for their turn; further callers wait before they get in.
 const MOST_JOBS: usize = 16;
 
-/// At the end, what is just being told to people is waited for so long.
-const LONGEST_LOOK: Duration = Duration::from_secs(5);
+/// At the end, what is just being told to people is waited for so long: a message, and a look before it.
+const LONGEST_LOOK: Duration = LONGEST_MESSAGE.saturating_add(Duration::from_secs(1));
 
 /// Where the page is unless somebody chooses another address: `serve.listen`'s default.
 const USUAL_PAGE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8640);
@@ -166,8 +166,13 @@ impl Host {
 ///
 /// # Errors
 /// What ends it: the credentials are refused or the source does not speak our language at the start,
-/// the store is another tenant's, a defect; `Cancelled` on the second signal.
-pub(crate) async fn run<C: Forwarded>(session: Session, interrupts: Interrupts) -> Result<()> {
+/// the store is another tenant's, a defect; `Cancelled` on the second signal. `begins_anew`: whether a process that has
+/// lost its store is begun anew now, which nobody needs to be told of.
+pub(crate) async fn run<C: Forwarded>(
+    session: Session,
+    interrupts: Interrupts,
+    begins_anew: fn() -> bool,
+) -> Result<()> {
     let bound = Bound::at(&place::of(session.store().path()))?;
     let session = Arc::new(session);
     let controls = Arc::new(Controls::new(&session.polls().notifier));
@@ -202,7 +207,8 @@ pub(crate) async fn run<C: Forwarded>(session: Session, interrupts: Interrupts) 
                 inbox,
                 (pulse, face),
                 hooks,
-                Arc::clone(&manager)
+                Arc::clone(&manager),
+                begins_anew
             ),
             async {
                 poller::stop(&mut signals).await;
@@ -224,6 +230,7 @@ async fn run_tasks(
     (pulse, face): (Arc<Pulse>, Option<Served>),
     hooks: Option<Hooked>,
     manager: Arc<Manager>,
+    begins_anew: fn() -> bool,
 ) -> Result<()> {
     let activity = Arc::new(Activity::default());
     let (polled, was_polled) = watch::channel(false);
@@ -299,7 +306,9 @@ async fn run_tasks(
         publisher.run(work_ends).await
     }));
     let ended = tokio::try_join!(poller.ends(), worker.ends(), publisher.ends(), hinting, lake);
-    if let Err(error) = &ended {
+    if let Err(error) = &ended
+        && !(error.kind() == Kind::StoreDown && begins_anew())
+    {
         // Who does not listen any more has been told to stop.
         let _ = failed.send(error.kind());
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
-use axum::middleware::map_response;
+use axum::middleware::{from_fn, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::json;
@@ -32,6 +32,7 @@ use cache::Cache;
 use facts::Facts;
 pub(crate) use hooks::Hooks;
 pub(crate) use listener::Bound;
+use listener::answered_in_time;
 pub(crate) use metrics::Metrics;
 
 /// What the daemon serves, until it is dropped.
@@ -53,6 +54,7 @@ impl Face {
     /// # Errors
     /// None: what one caller meets is not the others'.
     pub(crate) async fn serve(self, bound: Bound) -> Result<()> {
+        let keeping_up = self.metrics.clone().keep_up();
         let routes = Router::new()
             .route("/", get(status_page))
             .route("/healthz", get(alive))
@@ -60,8 +62,12 @@ impl Face {
             .route("/metrics", get(scraped))
             .route("/api/status", get(as_json))
             .layer(map_response(guarded))
+            .layer(from_fn(answered_in_time))
             .with_state(Arc::new(self));
-        bound.serve(routes).await
+        tokio::select! {
+            served = bound.serve(routes) => served,
+            never = keeping_up => never,
+        }
     }
 
     async fn facts(&self) -> Result<Arc<Facts>> {

@@ -17,8 +17,8 @@ use crate::config::{Config, ParquetRoot};
 use crate::error::{Error, Kind, Result};
 use crate::lease::Standing as LeaseStanding;
 use crate::mirror::{
-    FailureRow, ParquetLag, Residue, RunLog, RunRow, STAY_IN_SNAPSHOTS, SUBSCRIBING_FAILED, State,
-    Store, stay_in_snapshots,
+    FailureRow, PublishLag, PublishPlace, Residue, RunLog, RunRow, STAY_IN_SNAPSHOTS,
+    SUBSCRIBING_FAILED, State, Store, stay_in_snapshots,
 };
 use crate::pending::{self, Pending};
 use crate::pulse::Feeds;
@@ -65,7 +65,9 @@ pub(crate) struct Status {
     pub(crate) calls_held_until: Option<String>,
     /// and no call to the change feeds.
     pub(crate) feeds_held_until: Option<String>,
-    /// Since when the place of the Parquet snapshots has no new one though there should be one.
+    /// Since when nothing can be published,
+    pub(crate) published_behind_since: Option<String>,
+    /// and since when the place of the Parquet snapshots has no new one though there should be one.
     pub(crate) parquet_behind_since: Option<String>,
     /// Of `lake.catalog`, where there is one.
     pub(crate) lake: Option<Lake>,
@@ -176,8 +178,10 @@ impl Status {
             problems.extend(state.controls().control_problems()?);
         }
         problems.extend(erased_values(&conn, config)?);
-        let lag = parquet_lag(&conn, config)?;
-        problems.extend(lag.as_ref().map(behind_text));
+        let lag = published_lag(&conn, config)?;
+        problems.extend(lag.as_ref().map(|lag| behind_text("publish.database", lag)));
+        let snapshots_lag = parquet_lag(&conn, config)?;
+        problems.extend(snapshots_lag.as_ref().map(|lag| behind_text("publish.parquet", lag)));
         let verified = verified(&state)?;
         if let Some(last) = verified.as_ref().filter(|last| last.unread() > 0) {
             let n = last.unread();
@@ -229,7 +233,7 @@ impl Status {
             watermark: watermark.map(shown),
             polled_at: state.polled_at("cases")?.map(shown),
             feed_overlap: humantime::format_duration(config.feed.overlap).to_string(),
-            listed_at: state.meta("listed_at")?,
+            listed_at: state.meta("listed_at")?.and_then(|at| at.parse().ok()).map(shown),
             late_rows: LateRows {
                 cases: state.meta("late_rows_cases")?,
                 contacts: state.meta("late_rows_contacts")?,
@@ -243,7 +247,8 @@ impl Status {
             waiting,
             calls_held_until: all_held.map(shown),
             feeds_held_until: held.map(shown),
-            parquet_behind_since: lag.map(|lag| shown(lag.since)),
+            published_behind_since: lag.map(|lag| shown(lag.since)),
+            parquet_behind_since: snapshots_lag.map(|lag| shown(lag.since)),
             lake,
             lease,
             differences,
@@ -293,15 +298,21 @@ impl Status {
     }
 }
 
-/// Since when the place of `publish.parquet` is behind, if it is.
-fn parquet_lag(conn: &Connection, config: &Config) -> Result<Option<ParquetLag>> {
-    let place = config.publish.parquet.as_ref().map(ParquetRoot::address);
-    place.map_or(Ok(None), |place| ParquetLag::of(conn, &place))
+/// Since when nothing can be published, if so.
+pub(crate) fn published_lag(conn: &Connection, config: &Config) -> Result<Option<PublishLag>> {
+    let address = config.publish.database.display().to_string();
+    PublishLag::of(conn, PublishPlace::Database, &address)
 }
 
-fn behind_text(lag: &ParquetLag) -> String {
-    let ParquetLag { address, since, error } = lag;
-    format!("publish.parquet: {address} is behind since {}: {error}", shown(*since))
+/// Since when the place of `publish.parquet` is behind, if it is.
+pub(crate) fn parquet_lag(conn: &Connection, config: &Config) -> Result<Option<PublishLag>> {
+    let address = config.publish.parquet.as_ref().map(ParquetRoot::address);
+    address.map_or(Ok(None), |address| PublishLag::of(conn, PublishPlace::Parquet, &address))
+}
+
+fn behind_text(key: &str, lag: &PublishLag) -> String {
+    let PublishLag { address, since, error } = lag;
+    format!("{key}: {address} is behind since {}: {error}", shown(*since))
 }
 
 /// Where values that were erased from the rows still stand, and what takes them out.

@@ -3,6 +3,7 @@
 use duckdb::Connection;
 use serde_json::Value;
 
+use crate::support::follow::assert_status;
 use crate::support::web::{ask, found, get, page_of, sample};
 use crate::support::{World, shown};
 
@@ -137,7 +138,20 @@ fn what_readers_have_is_what_was_published_while_publishing_fails() {
     assert_eq!(shown as i64, taken_at);
     let page = get(&address, "/").body;
     assert!(page.contains(&id), "{page}");
+    // It is a problem until it succeeds, whatever else is well.
+    assert!(sample(&now, "casemirror_problems") >= 1.0);
+    let status: Value = serde_json::from_str(&get(&address, "/api/status").body).unwrap();
+    assert!(status["published_behind_since"].is_string(), "{status}");
+    let problems = status["problems"].to_string();
+    assert!(
+        problems.contains("publish.database: ") && problems.contains(" is behind since "),
+        "{problems}"
+    );
     daemon.stop();
+    assert_status(&world.run(&["status", "--set", &database]), 3);
+    // What is published elsewhere now is not behind.
+    world.sync();
+    assert_status(&world.run(&["status"]), 0);
 }
 
 #[test]

@@ -9,11 +9,12 @@ use sha2::{Digest, Sha256};
 
 use crate::disk::Disk;
 use crate::error::{Kind, Result};
-use crate::mirror::{IS_GONE, ParquetLag, ResourceRow, State};
+use crate::mirror::{IS_GONE, PublishLag, ResourceRow, State};
 use crate::pulse::{Feeds, Pulse};
-use crate::scope::{FailureKind, REVENUE};
+use crate::scope::{FailureKind, REVENUE, TableStatus};
 use crate::session::Session;
 use crate::sql::query;
+use crate::status::{parquet_lag, published_lag};
 use crate::text::{counted, hex};
 
 /// What is told of one condition at most; what comes beyond it is counted, and not told as new.
@@ -36,10 +37,28 @@ pub(crate) enum Condition {
     Feed,
     /// The disk of the store fills.
     Disk,
+    /// Tables have failed, as a whole or in part, for an hour.
+    Failing,
+    /// Nothing could be published for an hour.
+    Published,
     /// The place of the Parquet snapshots has lacked the newest for an hour.
     Parquet,
     /// The daemon could not go on, and has not followed the source since.
     Stopped,
+}
+
+impl Condition {
+    const ALL: [Condition; 9] = [
+        Condition::Difference,
+        Condition::Sum,
+        Condition::Doubt,
+        Condition::Feed,
+        Condition::Disk,
+        Condition::Failing,
+        Condition::Published,
+        Condition::Parquet,
+        Condition::Stopped,
+    ];
 }
 
 /// What is said of a condition that holds, and of what it is made up.
@@ -79,13 +98,28 @@ impl Look {
             format!("the mirror differs from the source in {what}, see sync.verifications")
         });
         // Every few seconds all journals cannot be added up: what each cycle finds is kept.
-        let is_asked =
-            State::new(conn).statuses().all()?.get(REVENUE).is_some_and(ResourceRow::is_asked);
+        let tables = state.statuses().all()?;
+        let is_asked = tables.get(REVENUE).is_some_and(ResourceRow::is_asked);
         let months = if is_asked { state.controls().last_control_months()? } else { Vec::new() };
         look.holds(Condition::Sum, months.iter(), |n| {
             let have = if n == 1 { "does not match its" } else { "do not match their" };
             let what = format!("{} of the journals {have} sum", counted(n, "month"));
             format!("{what} at the platform, or there is none, see report.journal_reconciliation")
+        });
+        let now = Timestamp::now();
+        let is_long = |since: Timestamp| now.duration_since(since) >= LONG_BEHIND;
+        let failing: Vec<&str> = tables
+            .iter()
+            .filter(|(_, row)| row.own_status() == TableStatus::Failing)
+            .filter(|(_, row)| row.since.is_some_and(is_long))
+            .map(|(table, _)| table.as_str())
+            .collect();
+        look.holds(Condition::Failing, &failing, |n| {
+            let (what, have) = (counted(n, "table"), if n == 1 { "has" } else { "have" });
+            let names = failing.join(", ");
+            format!(
+                "{what} {have} failed for an hour, whole or in part ({names}), see sync.failures"
+            )
         });
         let doubted = doubted(conn)?;
         let tables: BTreeSet<&str> =
@@ -103,10 +137,7 @@ impl Look {
             // Started is not yet going on.
             look.unknown.insert(Condition::Stopped);
         }
-        look.holds(Condition::Stopped, ends.iter().map(|_| ""), |_| {
-            let why = ends.map_or("", why_it_ends);
-            format!("the daemon cannot go on and has stopped: {why} (its log has more)")
-        });
+        look.says_it_ends(ends);
         match feeds {
             Feeds::Polled => {}
             Feeds::Starting(_) => drop(look.unknown.insert(Condition::Feed)),
@@ -123,14 +154,33 @@ impl Look {
             Some(disk) if disk.is_ample() => {}
             _ => drop(look.unknown.insert(Condition::Disk)),
         }
-        if let Some(root) = &session.config().publish.parquet {
-            let lag = ParquetLag::of(conn, &root.address())?;
-            let lag = lag.filter(|lag| Timestamp::now().duration_since(lag.since) >= LONG_BEHIND);
-            look.holds(Condition::Parquet, lag.iter().map(|lag| &lag.address), |_| {
-                format!("{root} has lacked the newest Parquet snapshot for an hour")
-            });
-        }
+        let is_long = |lag: &PublishLag| is_long(lag.since);
+        let lag = published_lag(conn, session.config())?.filter(is_long);
+        look.holds(Condition::Published, lag.iter().map(|lag| &lag.address), |_| {
+            "nothing could be published for an hour: readers have what was there before".to_owned()
+        });
+        let lag = parquet_lag(conn, session.config())?.filter(is_long);
+        let lag = lag.as_ref();
+        look.holds(Condition::Parquet, lag.map(|lag| &lag.address), |_| {
+            let root = lag.map_or("", |lag| lag.address.as_str());
+            format!("{root} has lacked the newest Parquet snapshot for an hour")
+        });
         Ok(look)
+    }
+
+    /// That the daemon cannot go on, where the store cannot be read: of nothing else anything is known.
+    pub(super) fn of_the_end(why: Kind) -> Look {
+        let unknown = Condition::ALL.into_iter().filter(|of| *of != Condition::Stopped).collect();
+        let mut look = Look { unknown, ..Look::default() };
+        look.says_it_ends(Some(why));
+        look
+    }
+
+    fn says_it_ends(&mut self, ends: Option<Kind>) {
+        self.holds(Condition::Stopped, ends.iter().map(|_| ""), |_| {
+            let why = ends.map_or("", why_it_ends);
+            format!("the daemon cannot go on and has stopped: {why} (its log has more)")
+        });
     }
 
     /// A condition holds where there are subjects.
@@ -144,10 +194,12 @@ impl Look {
         let all = subjects.into_iter().inspect(|_| count += 1);
         let subjects: BTreeSet<String> = match condition {
             // What holds is one thing, however it is said.
-            Condition::Feed | Condition::Disk | Condition::Parquet | Condition::Stopped => {
-                all.map(|_| String::new()).collect()
-            }
-            Condition::Difference | Condition::Sum | Condition::Doubt => all
+            Condition::Feed
+            | Condition::Disk
+            | Condition::Published
+            | Condition::Parquet
+            | Condition::Stopped => all.map(|_| String::new()).collect(),
+            Condition::Difference | Condition::Sum | Condition::Doubt | Condition::Failing => all
                 .map(|subject| hex(&Sha256::digest(subject.as_ref())[..8]))
                 .collect::<BTreeSet<_>>()
                 .into_iter()

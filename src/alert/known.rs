@@ -60,6 +60,11 @@ impl Message {
         }
     }
 
+    /// Whether it says that the daemon cannot go on.
+    pub(super) fn is_of_the_end(&self) -> bool {
+        matches!(self, Message::Begins(Condition::Stopped, _))
+    }
+
     pub(super) fn text(&self) -> &str {
         match self {
             Message::Begins(_, Holding { text, .. }) | Message::Grows(_, Holding { text, .. }) => {
@@ -92,6 +97,8 @@ impl Known {
         for (condition, holding) in &look.holding {
             let new = Held { since: now, told_at: None, told: BTreeSet::new() };
             let held = self.holding.entry(*condition).or_insert(new);
+            // What went and comes again is new.
+            held.told.retain(|subject| holding.subjects.contains(subject));
             let new = holding.subjects.difference(&held.told).count();
             match held.told_at {
                 None => messages.push(Message::Begins(*condition, holding.clone())),
@@ -197,6 +204,8 @@ fn what(condition: Condition) -> &'static str {
         Condition::Doubt => "answers of the platform are not believed",
         Condition::Feed => "changes do not arrive",
         Condition::Disk => "the disk of the store fills",
+        Condition::Failing => "tables fail",
+        Condition::Published => "nothing can be published",
         Condition::Parquet => "the place of the Parquet snapshots lacks the newest",
         Condition::Stopped => "the daemon could not go on",
     }
@@ -303,8 +312,20 @@ mod tests {
         assert_eq!(messages, ["it differs (2 new)"]);
         let (known, messages) = told(known, &differs(&["c"]), 9999);
         assert_eq!(messages, [""; 0], "less is no news");
-        let (_, messages) = told(known, &look(&[], &[]), 10_000);
+        let (known, messages) = told(known, &differs(&["b", "c"]), 20_000);
+        assert_eq!(messages, ["it differs (1 new)"], "it was gone meanwhile");
+        let (_, messages) = told(known, &look(&[], &[]), 20_001);
         assert_eq!(messages.len(), 1, "all of it is over");
+    }
+
+    #[test]
+    fn that_it_ends_is_told_where_nothing_else_is_known() {
+        let (known, _) = told(Known::default(), &look(&[Condition::Feed], &[]), 1);
+        let (known, messages) = told(known, &Look::of_the_end(Kind::StoreDown), 2);
+        assert_eq!(messages.len(), 1, "{messages:?}");
+        assert!(messages[0].contains("has stopped: its store is not open"), "{messages:?}");
+        let (_, messages) = told(restarted(&known), &look(&[], &[]), 3);
+        assert_eq!(messages.len(), 2, "both are over: {messages:?}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::tls;
 
 /// Who does not answer by then is asked again.
-const LONGEST: Duration = Duration::from_secs(10);
+pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 
 pub(super) struct Sender {
     alert: Option<Target>,

@@ -37,20 +37,21 @@ pub(crate) async fn run(config: Config, quiet: bool) -> Result<u8> {
     if let Some(left) = failpoint::memory_left() {
         session.store().limit_memory(&left)?;
     }
-    match daemon::run::<Command>(session, interrupts).await {
-        Err(error) if error.kind() == Kind::StoreDown => Err(reopen(error)),
+    match daemon::run::<Command>(session, interrupts, begins_anew).await {
+        Err(error) if error.kind() == Kind::StoreDown && begins_anew() => Err(begin_anew(error)),
         ended => ended.map(|()| 0),
     }
 }
 
+/// Whether a process that has lost its store is begun anew now.
+fn begins_anew() -> bool {
+    let earlier = std::env::var(REOPENED).ok().and_then(|text| text.parse().ok());
+    may_begin_anew(earlier, Timestamp::now())
+}
+
 /// Begins this process anew, once in a while: in one that has lost DuckDB nobody knows which parts of it
 /// still hold the file. Returns only where that is not done, with the error that is to end the process.
-fn reopen(error: Error) -> Error {
-    let earlier = std::env::var(REOPENED).ok().and_then(|text| text.parse().ok());
-    let now = Timestamp::now();
-    if !may_reopen(earlier, now) {
-        return error;
-    }
+fn begin_anew(error: Error) -> Error {
     tracing::warn!(
         reason = error.chain(),
         "the store is opened once more, in a process begun anew"
@@ -58,13 +59,13 @@ fn reopen(error: Error) -> Error {
     let Ok(program) = std::env::current_exe() else { return error };
     let failed = process::Command::new(program)
         .args(std::env::args_os().skip(1))
-        .env(REOPENED, now.as_second().to_string())
+        .env(REOPENED, Timestamp::now().as_second().to_string())
         .exec();
     tracing::warn!("this process cannot be begun anew: {failed}");
     error
 }
 
-fn may_reopen(earlier: Option<i64>, now: Timestamp) -> bool {
+fn may_begin_anew(earlier: Option<i64>, now: Timestamp) -> bool {
     let earlier = earlier.and_then(|seconds| Timestamp::from_second(seconds).ok());
     earlier.is_none_or(|earlier| now.duration_since(earlier).unsigned_abs() >= LEAST_BETWEEN)
 }
@@ -76,10 +77,10 @@ mod tests {
     #[test]
     fn it_is_begun_anew_once_in_an_hour() {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
-        assert!(may_reopen(None, now));
-        assert!(!may_reopen(Some(1_800_000_000 - 3599), now));
-        assert!(may_reopen(Some(1_800_000_000 - 3600), now));
-        assert!(may_reopen(Some(1_900_000_000), now), "a clock that was set");
-        assert!(may_reopen(Some(i64::MAX), now));
+        assert!(may_begin_anew(None, now));
+        assert!(!may_begin_anew(Some(1_800_000_000 - 3599), now));
+        assert!(may_begin_anew(Some(1_800_000_000 - 3600), now));
+        assert!(may_begin_anew(Some(1_900_000_000), now), "a clock that was set");
+        assert!(may_begin_anew(Some(i64::MAX), now));
     }
 }

@@ -207,6 +207,7 @@ async fn a_writer_that_has_died_ends_the_daemon() {
         (Arc::default(), None),
         None,
         manager,
+        || false,
     );
     assert_eq!(tasks.await.unwrap_err().kind(), Kind::Dead);
 }

@@ -4,11 +4,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::serve::Listener;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request};
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -58,6 +63,7 @@ impl Bound {
 
     /// Answers until it is dropped.
     pub(super) async fn serve(self, routes: Router) -> Result<()> {
+        let routes = routes.into_make_service_with_connect_info::<Answering>();
         axum::serve(self, routes).await.map_err(|e| Error::caused(Kind::Io, "cannot serve", e))
     }
 }
@@ -73,8 +79,10 @@ impl Listener for Bound {
                 (Ok((stream, from)), Ok(place)) => {
                     let ends = Box::pin(tokio::time::sleep(FIRST_ANSWER));
                     let last = Instant::now() + LONGEST_CONNECTION;
-                    let silent = false;
-                    return (Connection { stream, ends, last, silent, _place: place }, from);
+                    let (silent, answering) = (false, Answering::default());
+                    let connection =
+                        Connection { stream, ends, last, silent, answering, _place: place };
+                    return (connection, from);
                 }
                 // Open files run out, or the caller has gone.
                 (Err(error), _) => {
@@ -91,6 +99,32 @@ impl Listener for Bound {
     }
 }
 
+/// Whether something was asked whole on a connection, and is being answered.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Answering(Arc<AtomicBool>);
+
+impl Answering {
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Connected<IncomingStream<'_, Bound>> for Answering {
+    fn connect_info(stream: IncomingStream<'_, Bound>) -> Answering {
+        stream.io().answering.clone()
+    }
+}
+
+/// For requests without a body, which are whole when they come here.
+pub(super) async fn answered_in_time(
+    ConnectInfo(answering): ConnectInfo<Answering>,
+    request: Request,
+    next: Next,
+) -> Response {
+    answering.0.store(true, Ordering::Relaxed);
+    next.run(request).await
+}
+
 /// A connection that ends in time.
 pub(crate) struct Connection {
     stream: TcpStream,
@@ -99,15 +133,20 @@ pub(crate) struct Connection {
     last: Instant,
     /// Nothing was asked since the last answer.
     silent: bool,
+    answering: Answering,
     _place: OwnedSemaphorePermit,
 }
 
 impl Connection {
     fn in_time(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        match self.ends.as_mut().poll(cx) {
-            Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
-            Poll::Pending => Ok(()),
+        while self.ends.as_mut().poll(cx).is_ready() {
+            // Only the end of all connections is for who waits for an answer.
+            if !self.answering.take() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.ends.as_mut().reset(self.last);
         }
+        Ok(())
     }
 }
 
@@ -138,6 +177,7 @@ impl AsyncWrite for Connection {
         let until = self.last.min(Instant::now() + LONGEST_SILENCE);
         self.ends.as_mut().reset(until);
         self.silent = true;
+        self.answering.take();
         self.in_time(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
@@ -148,5 +188,54 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::middleware::from_fn;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// What comes of a request that takes seconds to answer.
+    async fn asked(routes: impl FnOnce(Router) -> Router) -> String {
+        let bound = Bound::to(SocketAddr::from(([127, 0, 0, 1], 0)), "serve.listen").await.unwrap();
+        let address = bound.address().unwrap();
+        let (comes, goes) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (came, go) = (Arc::clone(&comes), Arc::clone(&goes));
+        let slow = move || async move {
+            came.notify_one();
+            go.notified().await;
+            "at last"
+        };
+        let routes = routes(Router::new().route("/", get(slow)));
+        let served = tokio::spawn(bound.serve(routes));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+        comes.notified().await;
+        tokio::time::pause();
+        tokio::time::advance(FIRST_ANSWER * 2).await;
+        // The connection looks at the time.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::resume();
+        goes.notify_one();
+        let mut answer = String::new();
+        // A connection that was reset has no answer either.
+        let _ = stream.read_to_string(&mut answer).await;
+        served.abort();
+        answer
+    }
+
+    #[tokio::test]
+    async fn who_has_asked_waits_for_an_answer_that_takes_its_time() {
+        let answer = asked(|routes| routes.layer(from_fn(answered_in_time))).await;
+        assert!(answer.ends_with("at last"), "{answer}");
+        // Where a body may still be coming, the place is lost.
+        assert_eq!(asked(|routes| routes).await, "");
     }
 }

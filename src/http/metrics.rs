@@ -2,6 +2,7 @@
 //! is so now is asked of the store at each scrape. docs/operations.md says of each how to read it.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use metrics::{counter, gauge};
@@ -12,6 +13,8 @@ use crate::error::{Error, Kind, Result};
 use crate::scope::FeedName;
 use crate::status::Table;
 
+/// Between two times at which what was counted is taken in.
+const UPKEEP: Duration = Duration::from_secs(60);
 /// Seconds of a call; the slowest endpoints take minutes.
 const CALL_SECONDS: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
 
@@ -58,6 +61,14 @@ impl Metrics {
             counter!("casemirror_uploads_total", "result" => result).absolute(0);
         }
         Ok(Metrics { handle: INSTALLED.get_or_init(|| handle).clone() })
+    }
+
+    /// Takes in what was counted, for ever: where nobody asks for it, it would pile up.
+    pub(super) async fn keep_up(self) -> Result<()> {
+        loop {
+            tokio::time::sleep(UPKEEP).await;
+            self.handle.run_upkeep();
+        }
     }
 
     /// In Prometheus' text format.

@@ -15,7 +15,7 @@ use crate::config::{Config, ParquetRoot};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{PublishedSnapshot, Residue, State};
+use crate::mirror::{PublishLag, PublishPlace, PublishedSnapshot, Residue, State};
 use crate::publish::{
     self, Frozen, Made, ParquetTarget, Published, Root, SnapshotInfo, Stop, Targets,
 };
@@ -124,6 +124,9 @@ impl Session {
         when: When,
     ) -> Result<Option<(Published, Option<Uploading>)>> {
         let (began, published) = (Instant::now(), self.publish_as_asked(forms, when).await);
+        if let Err(error) = self.note_lag_of_database(published.as_ref().err()).await {
+            tracing::debug!(reason = error.chain(), "since when publishing fails is not noted");
+        }
         let result = match &published {
             Ok(None) => return published,
             Ok(Some(_)) => "ok",
@@ -132,6 +135,23 @@ impl Session {
         metrics::counter!("casemirror_publishes_total", "result" => result).increment(1);
         metrics::histogram!("casemirror_publish_seconds").record(began.elapsed());
         published
+    }
+
+    /// Notes since when nothing can be published, and why, or that it can.
+    async fn note_lag_of_database(&self, why: Option<&Error>) -> Result<()> {
+        let place = PublishPlace::Database;
+        let address = self.config.publish.database.display().to_string();
+        match why.map(|error| (error.kind(), error.chain())) {
+            Some((Kind::Cancelled, _)) => Ok(()),
+            Some((_, why)) => {
+                let now = Timestamp::now();
+                self.writer.run(move |conn| PublishLag::note(conn, place, &address, why, now)).await
+            }
+            None if PublishLag::of(&self.store.connection()?, place, &address)?.is_some() => {
+                self.writer.run(move |conn| PublishLag::is_over(conn, place)).await
+            }
+            None => Ok(()),
+        }
     }
 
     async fn publish_as_asked(

@@ -11,8 +11,8 @@ use super::publishing::{Forms, PUBLISHED_FILE, When};
 use crate::catalog::Catalog;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{
-    ParquetLag, Residue, RunLog, SHOWN_BY_PARQUET, State, holds_erased, note_replaced,
-    stay_in_snapshots,
+    PublishLag, PublishPlace, Residue, RunLog, SHOWN_BY_PARQUET, State, holds_erased,
+    note_replaced, stay_in_snapshots,
 };
 use crate::pending::{self, PendingScope};
 use crate::publish::{self, Manifest, Root, SnapshotInfo};
@@ -192,7 +192,7 @@ pub(super) fn shown_at(root: &Root, readable: &str, id: &str) -> String {
 pub(super) fn note_shown(conn: &Connection, address: &str, shown: &str) -> Result<()> {
     State::new(conn).set_meta(SHOWN_BY_PARQUET, shown)?;
     note_replaced(conn, address)?;
-    ParquetLag::is_over(conn)
+    PublishLag::is_over(conn, PublishPlace::Parquet)
 }
 
 /// What a snapshot taken now says of itself; `None` before the first complete listing of the cases. `readable` is

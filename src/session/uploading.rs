@@ -13,7 +13,7 @@ use super::publishing::blocking;
 use super::unpublished::{UPLOADED, note_shown, shown_at};
 use crate::error::{Kind, Result};
 use crate::failpoint;
-use crate::mirror::{ParquetLag, State};
+use crate::mirror::{PublishLag, PublishPlace, State};
 use crate::publish::{self, PublishedParquet, Root, Stop, Upload};
 
 /// A snapshot that is to be uploaded. No other is made meanwhile.
@@ -166,6 +166,8 @@ impl Session {
     async fn note_lag(&self, error: String) -> Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
         let (address, now) = (root.address(), Timestamp::now());
-        self.writer.run(move |conn| ParquetLag::note(conn, &address, error, now)).await
+        self.writer
+            .run(move |conn| PublishLag::note(conn, PublishPlace::Parquet, &address, error, now))
+            .await
     }
 }

@@ -145,10 +145,14 @@ impl Limits {
     /// # Errors
     /// [`Kind::RetryAfter`] when the service wants no call before `deadline`.
     pub(super) async fn acquire(&self, deadline: Instant) -> Result<()> {
-        self.after_retry_at(deadline).await?;
-        self.pace.ready().await;
-        // A refusal can have come in the meantime.
-        self.after_retry_at(deadline).await
+        loop {
+            self.after_retry_at(deadline).await?;
+            self.pace.ready().await;
+            // Where a refusal has come in the meantime, all who wait would go at once when its time is over.
+            if self.retry_after().is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// The service wants no call for `duration` from now; `limits.retry_after` cuts it. A longer Retry-After stays.
@@ -231,6 +235,32 @@ mod tests {
         limits.wait_for(Duration::from_secs(2));
         limits.acquire(started + Duration::from_secs(60)).await.unwrap();
         assert!(started.elapsed() >= Duration::from_secs(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waited_through_a_hold_goes_at_the_usual_pace() {
+        let limits = limits(1);
+        let deadline = Instant::now() + Duration::from_secs(600);
+        let mut calls: Vec<_> = (0..45)
+            .map(|_| async {
+                limits.acquire(deadline).await.unwrap();
+                Instant::now()
+            })
+            .map(Box::pin)
+            .collect();
+        // The first second's calls go, and a refusal comes while all others wait for their turn.
+        let held = async {
+            tokio::time::sleep(Duration::from_millis(1_050)).await;
+            limits.wait_for(Duration::from_secs(6));
+            Instant::now() + Duration::from_secs(6)
+        };
+        let (until, mut sent) = futures::join!(held, futures::future::join_all(calls.iter_mut()));
+        sent.sort();
+        sent.retain(|at| *at >= until);
+        assert!(sent.len() > 25, "{sent:?}");
+        for (first, later) in sent.iter().zip(&sent[10..]) {
+            assert!(*later - *first >= Duration::from_secs(1), "{first:?} {later:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -212,7 +212,9 @@ fn readers(facts: &Facts, times: &Times<'_>) -> Markup {
             None => "nothing yet",
         }
     };
-    tile("Readers have", Answer::good_if(facts.snapshot.is_some(), Answer::Waits), &words)
+    let behind = facts.status.published_behind_since.is_some();
+    let answer = Answer::good_if(facts.snapshot.is_some(), Answer::Waits);
+    tile("Readers have", if behind { Answer::Warns } else { answer }, &words)
 }
 
 fn room(facts: &Facts) -> Markup {

@@ -24,6 +24,8 @@ fetched AS (
           SELECT 1
           FROM sync.failures AS x
           WHERE x.table_name = f.table_name AND x.id = f.id AND x.part = f.part
+            -- One that was not made is no call that failed.
+            AND coalesce(x.kind, '') NOT IN ('Lag', 'NotAsked', 'NotShown', 'Suspect')
       )
     GROUP BY f.id
 ),

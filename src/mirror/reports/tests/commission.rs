@@ -158,12 +158,15 @@ fn without_a_commission_only_extra_payments_are_due() {
 }
 
 #[test]
-fn what_fails_for_another_case_leaves_the_commission_as_it_is() {
+fn what_fails_for_another_case_or_was_not_asked_leaves_the_commission_as_it_is() {
     let conn = shared();
     conn.execute_batch(
         "UPDATE sync.resources SET status = 'failing';
          INSERT INTO sync.failures (table_name, id, part, kind)
-            VALUES ('estimated_costs', 2, '', 'Status'), ('commission_sharing', 2, '', 'Status')",
+            VALUES ('estimated_costs', 2, '', 'Status'), ('commission_sharing', 2, '', 'Status');
+         -- A call that was not made has not failed.
+         INSERT INTO sync.failures (table_name, id, part, kind)
+            VALUES ('estimated_costs', 1, '', 'NotAsked'), ('commission_sharing', 1, '', 'NotAsked')",
     )
     .unwrap();
     assert_eq!(commissions(&conn), ["40500.00", "60000.00", "250.00"]);
