@@ -44,12 +44,19 @@ pub(crate) struct Extractor {
     readings: Arc<Mutex<HashMap<String, Reading>>>,
     /// Where the windows of lists by time begin.
     since: Timestamp,
+    /// `journals.close_day`.
+    close_day: u32,
 }
 
 impl Extractor {
     /// The source's.
     pub(crate) fn zone(&self) -> &TimeZone {
         &self.context.zone
+    }
+
+    /// `journals.close_day`.
+    pub(crate) fn close_day(&self) -> u32 {
+        self.close_day
     }
 
     /// The windows of lists by time begin at `processing_bases.since`.
@@ -64,7 +71,15 @@ impl Extractor {
             .to_zoned(config.source.time_zone.clone())
             .or_else(|_| day.to_zoned(TimeZone::UTC))
             .map_or(Timestamp::UNIX_EPOCH, |day| day.timestamp());
-        Extractor { client, catalog, context: Arc::new(context), readings: Arc::default(), since }
+        let (context, readings) = (Arc::new(context), Arc::default());
+        Extractor {
+            client,
+            catalog,
+            context,
+            readings,
+            since,
+            close_day: config.journals.close_day,
+        }
     }
 
     /// The client, for calls that are no scope.

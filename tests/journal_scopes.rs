@@ -124,6 +124,47 @@ fn a_line_that_comes_or_goes_between_two_pages_loses_and_doubles_no_other(
     assert!(restated[0].contains(told), "{restated:?}");
 }
 
+const NO_ANNOTATIONS: &str = "[resources]\ndisable = [\"revenue_journal_annotations\", \
+                              \"case_journal_annotations\"]\n";
+const ANNOTATIONS: &str = "SELECT string_agg(journal_id || '/' || line_id || '/' || position, ',' ORDER BY ALL) \
+     FROM main.revenue_journal_annotations";
+
+/// What was not read until now may have been there all the while.
+#[test]
+fn annotations_that_are_read_for_the_first_time_restate_no_closed_month() {
+    let world = world(unthrottled(12), 2, NO_ANNOTATIONS);
+    world.sync();
+    let count = "SELECT count(*) FROM main.revenue_journal_annotations";
+    assert_eq!(one::<i64>(&world.store(), count), 0);
+    world.configure(UNTHROTTLED);
+    world.sync();
+    assert!(one::<i64>(&world.store(), count) > 0);
+    world.assert_equal();
+    assert_eq!(restatements(&world), [""; 0]);
+    // From now on it is known.
+    let closed = month(2);
+    edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Annotated, None);
+    assert_status(&run(&world, &journals(&closed, &[])), 0);
+    let restated = restatements(&world);
+    assert!(restated.iter().any(|told| told.contains("annotations[")), "{restated:?}");
+}
+
+#[test]
+fn a_level_that_comes_back_has_the_annotations_that_are_not_read_any_more() {
+    let world = world(unthrottled(12), 2, "");
+    world.sync();
+    let before: String = one(&world.store(), ANNOTATIONS);
+    world.configure(&format!("{UNTHROTTLED}[journals]\nlevel = \"chain\"\n"));
+    world.sync();
+    world.configure(&format!("{UNTHROTTLED}{NO_ANNOTATIONS}"));
+    world.sync();
+    assert_eq!(one::<String>(&world.store(), ANNOTATIONS), before);
+    world.configure(UNTHROTTLED);
+    world.sync();
+    assert_eq!(one::<String>(&world.store(), ANNOTATIONS), before);
+    assert_eq!(restatements(&world), [""; 0]);
+}
+
 #[test]
 fn a_month_that_was_let_go_while_it_failed_is_missing_again_when_it_is_wanted_again() {
     let world = world(unthrottled(12), 1, "");

@@ -67,8 +67,10 @@ const OF_LINES: [&str; 6] = [
     "settlement_journals",
 ];
 
-/// The store of the eleventh format: it was not noted what was read for the first time, nor what came incompletely.
+/// The store of the eleventh format: it was not noted what was read for the first time, nor what came incompletely, nor,
+/// of the twelfth, whether with annotations.
 const ELEVENTH_FORMAT: &str = "
+    ALTER TABLE sync.journal_months DROP COLUMN annotated;
     DROP VIEW sync.read_scopes;
     DROP VIEW sync.known_months;
     DROP TABLE sync.first_reads;
@@ -78,7 +80,8 @@ const ELEVENTH_FORMAT: &str = "
 
 /// The store of the fifth format: when a table was written and read was found out by reading all its rows.
 const FIFTH_FORMAT: &str = "
-    -- Of the tenth: it was not noted whose rows a change wrote; of the eighth: nothing was kept of what left; of the seventh: nothing came but from the feeds; of the sixth: nobody could be forgotten.
+    -- Of the twelfth: it was not noted whether months were read with annotations; of the tenth: it was not noted whose rows a change wrote; of the eighth: nothing was kept of what left; of the seventh: nothing came but from the feeds; of the sixth: nobody could be forgotten.
+    ALTER TABLE sync.journal_months DROP COLUMN annotated;
     DROP VIEW sync.read_scopes;
     DROP VIEW sync.known_months;
     DROP TABLE sync.first_reads;
@@ -230,7 +233,7 @@ fn a_store_of_the_first_format_is_upgraded_and_nothing_is_fetched_again() {
     {
         let store = world.store();
         assert_eq!(fetched(&store), before);
-        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "12");
+        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "13");
         assert_eq!(one::<i64>(&store, "SELECT count(*) FROM sync.seen WHERE dirty"), 0);
     }
     world.sync();

@@ -233,9 +233,10 @@ impl Calls<'_> {
         ])
     }
 
-    /// When the month is over.
-    fn end(&self) -> Timestamp {
-        self.scope.month.ends_at(self.extractor.zone())
+    /// When the month is over, and when it closes.
+    fn ends(&self) -> [Timestamp; 2] {
+        let (month, zone) = (self.scope.month, self.extractor.zone());
+        [month.ends_at(zone), month.closes_at(self.extractor.close_day(), zone)]
     }
 
     fn request(&self, method: source::Method) -> Result<Request> {
@@ -264,7 +265,7 @@ impl Calls<'_> {
             marks: records.iter().map(mark).collect(),
             records,
             complete: true,
-            sent_at: Some(answer.sent_at_by_both(self.end())),
+            sent_at: Some(answer.sent_at_by_both(self.ends())),
             window_days: None,
             too_much: false,
             digest: String::new(),
@@ -453,7 +454,7 @@ impl Calls<'_> {
                 self.gate.pass().await;
             }
             let Some(page) = pages.next().await? else { break };
-            sent_at.get_or_insert(page.answer.sent_at_by_both(self.end()));
+            sent_at.get_or_insert(page.answer.sent_at_by_both(self.ends()));
             brought += usize::from(!page.records.is_empty());
             records.extend(page.records);
         }

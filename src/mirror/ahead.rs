@@ -21,7 +21,7 @@ struct Step {
     now: String,
 }
 
-fn steps(now: Timestamp, doubt: Duration) -> [Step; 5] {
+fn steps(now: Timestamp, doubt: Duration) -> [Step; 8] {
     let after = |duration| now.checked_add(duration).unwrap_or(Timestamp::MAX);
     let (longest, largest) = (after(LONGEST_WAIT.max(doubt + LARGEST_STEP)), after(LARGEST_STEP));
     let instants =
@@ -30,6 +30,9 @@ fn steps(now: Timestamp, doubt: Duration) -> [Step; 5] {
         instants("failures", "next_at", longest),
         instants("failures", "first_at", largest),
         instants("journal_months", "doubted_at", largest),
+        instants("journal_months", "not_found_at", largest),
+        instants("journal_scopes", "not_found_at", largest),
+        instants("removals", "removed_at", largest),
         instants("seen", "suspect_at", largest),
         Step {
             table: "fetched_scopes",
@@ -101,9 +104,23 @@ mod tests {
             );
             query(&conn, &sql, |row| row.get(0)).unwrap()
         };
+        let ahead = instant(now + 24 * 40 * hour);
+        conn.execute_batch(&format!(
+            "UPDATE sync.journal_months SET not_found_at = {ahead} WHERE journal_id = 1; \
+             INSERT INTO sync.journal_scopes BY NAME SELECT 'offices' AS journal_level, 1 AS journal_id, \
+               {ahead} AS not_found_at; \
+             INSERT INTO sync.removals VALUES ('file_tags', {ahead}, 60)"
+        ))
+        .unwrap();
         assert!(lie_ahead(&conn, now, 48 * hour).unwrap());
         take_back(&conn, now, 48 * hour).unwrap();
         assert!(!lie_ahead(&conn, now, 48 * hour).unwrap());
+        let noted = format!(
+            "SELECT count(*) FROM sync.journal_months m, sync.journal_scopes g, sync.removals r \
+             WHERE m.not_found_at = {0} AND g.not_found_at = {0} AND r.removed_at = {0}",
+            instant(now)
+        );
+        assert_eq!(scalar_i64(&conn, &noted).unwrap(), 1);
         assert_eq!(hours(), ["1 20 0 20 0", "2 0 0 0 0", "3 0 0 0 0"]);
         conn.execute_batch(&format!(
             "UPDATE sync.failures SET next_at = {} WHERE id = 3",

@@ -210,9 +210,11 @@ pub(super) fn removed_of_late(conn: &Connection, tables: &[&str], now: Timestamp
         conn,
         &format!(
             "SELECT coalesce(sum(removed), 0)::BIGINT FROM sync.removals \
-             WHERE table_name IN ({}) AND removed_at > {}",
+             WHERE table_name IN ({}) AND removed_at > {} AND removed_at <= {}",
             sql::texts(tables.iter().copied()),
-            instant(now - WINDOW)
+            instant(now - WINDOW),
+            // What our clock noted while it was ahead is none of the last hour's.
+            instant(now + WINDOW)
         ),
     )?;
     Ok(u64::try_from(rows).unwrap_or(0))

@@ -54,7 +54,9 @@ pub(super) fn apply(
     let notes_of = notes.first().map(|rows| &*rows.resource);
     let back = match &resource.group {
         Group::Journal(journal) if journal.line_key.is_some() => {
-            levels::bring_back(conn, resource, notes_of, now)?
+            // Those of annotations that are not read now, too: they stay as they are.
+            let notes = settings.catalog.children(&resource.table).next();
+            levels::bring_back(conn, resource, notes.map(AsRef::as_ref), now)?
         }
         _ => Vec::new(),
     };
@@ -109,7 +111,7 @@ pub(super) fn apply(
             note_whole(conn, resource, merged, outcome)?;
         }
     }
-    months_were_read(conn, resource, now)?;
+    months_were_read(conn, resource, Some(notes_of.is_some()), now)?;
     learned::keep_digests(conn, resource)?;
     let loaded = JustLoaded { loads, are_all: is_new };
     closings::close_what_was_read(conn, &settings.catalog, resource, &loaded, now)?;
@@ -135,7 +137,7 @@ pub(super) fn note_unchanged(
         lines::same_month("m", "c")
     ))
     .map_err(|e| db("cannot note months that are as they were", e))?;
-    months_were_read(conn, resource, now)?;
+    months_were_read(conn, resource, None, now)?;
     let loaded = JustLoaded::default();
     closings::close_what_was_read(conn, &settings.catalog, resource, &loaded, now)
 }
@@ -197,6 +199,7 @@ fn stage_months(
          SELECT s.journal_level, s.journal_id, s.journal_month::DATE AS journal_month, s.part, \
            s.complete, s.is_closed, s.sent::TIMESTAMPTZ AS sent_at, s.not_found, \
            coalesce(m.complete OR m.left_at IS NOT NULL, false) AS was_read, m.closed_read_at IS NOT NULL AS closed, m.definition, \
+           coalesce(m.annotated, true) AS annotated, \
            {last_line_id}::BIGINT AS last_line_id, s.lines \
          FROM temp.staged_months s LEFT JOIN sync.journal_months m ON m.table_name = {} \
            AND m.journal_level = s.journal_level AND m.journal_id = s.journal_id \
@@ -299,8 +302,14 @@ fn note(
     Ok(())
 }
 
-/// Notes in `sync.journal_months` what the staged months were read to be.
-fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> Result<()> {
+/// Notes in `sync.journal_months` what the staged months were read to be. `annotated`: whether annotations were taken;
+/// `None`: as they were the last time.
+fn months_were_read(
+    conn: &Connection,
+    resource: &Resource,
+    annotated: Option<bool>,
+    now: Timestamp,
+) -> Result<()> {
     let name = sql::text(&resource.table);
     let now = instant(now);
     let same = "m.journal_level = c.journal_level AND m.journal_id = c.journal_id \
@@ -314,6 +323,7 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
            complete = true, incomplete_at = NULL, left_at = NULL, doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
            doubted_change = NULL, doubted_price = NULL, not_found_at = NULL, definition = \
              (SELECT max(definition) FROM sync.resources WHERE table_name = {name}), \
+           annotated = {annotated}, \
            closed_read_at = coalesce(m.closed_read_at, CASE \
              WHEN EXISTS ({closing} AND o.reopened_at IS NULL) THEN {now} \
              WHEN c.is_closed AND NOT EXISTS ({closing}) THEN {now} END) \
@@ -332,6 +342,7 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
             &format!("SELECT {name} FROM temp.stage_months WHERE complete"),
             &now
         ),
+        annotated = annotated.map_or("m.annotated".to_owned(), |is| is.to_string()),
         asked = DueReason::AskedFor,
         incomplete = DueReason::Incomplete,
         // One that is closed stays so whatever its level was in between; one that was opened by hand waits for a hand.

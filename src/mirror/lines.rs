@@ -11,8 +11,9 @@
 //!
 //! Everything is found by joins over all staged months at once. Beside the staging tables of lines and
 //! annotations this reads `temp.stage_months(journal_level, journal_id, journal_month, complete,
-//! closed, definition, last_line_id)`; `closed` months are those that were read completely since they
-//! were closed: what changes in them is a restatement.
+//! closed, definition, annotated, last_line_id)`; `closed` months are those that were read completely since they
+//! were closed: what changes in them is a restatement. Of months that are not `annotated` it is not known which
+//! annotations they had: what is read of these says nothing of their lines, and is no restatement.
 
 mod notes;
 
@@ -222,7 +223,7 @@ impl Lines<'_> {
                     " LEFT JOIN {notes} n ON {} AND n.{LINE_ID} = l.{LINE_ID}",
                     same_month("n", "l")
                 ),
-                " || coalesce(n.notes, '')",
+                " || CASE WHEN c.annotated THEN coalesce(n.notes, '') ELSE '' END",
             ),
             None => (String::new(), ""),
         };

@@ -15,7 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::sql::{db, scalar_i64, transaction};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
-pub(super) const FORMAT: i64 = 12;
+pub(super) const FORMAT: i64 = 13;
 
 /// What the columns of `report.calendar` are.
 pub(super) const CALENDAR_COMMENTS: &str = include_str!("calendar.sql");
@@ -80,6 +80,9 @@ fn prepare_within(
         if format < 2 {
             upgrade::from_first(conn)?;
         }
+        if format < 13 {
+            upgrade::from_twelfth(conn)?;
+        }
         if format < 12 {
             upgrade::from_eleventh(conn)?;
         }
@@ -113,6 +116,9 @@ fn prepare_within(
         }
         if format < 12 {
             upgrade::note_incomplete(conn, jiff::Timestamp::now())?;
+        }
+        if format < 13 {
+            upgrade::note_annotated(conn)?;
         }
         upgraded_from = Some(format).filter(|format| *format < FORMAT);
     }

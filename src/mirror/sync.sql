@@ -222,9 +222,11 @@ CREATE TABLE sync.journal_months (
   -- When its lines left because journals.level became another, until it is read again.
   left_at TIMESTAMPTZ,
   -- Since when what was read of it is not all, and may stand beside what was read before.
-  incomplete_at TIMESTAMPTZ
+  incomplete_at TIMESTAMPTZ,
+  -- Whether its last complete reading took the annotations of its lines, too.
+  annotated BOOLEAN
 );
-COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), why it is to be read (due), and whether it still is to be (wanted: journals.level and journals.ids); doubted_at, doubted_digest and doubted sums: since when, and with which lines, its answer lacks so much that it is not believed yet; not_found_at: its first 404; verified_at: when verify last held it, or tried to, against the source line by line; window_days and larger_at: how many days at once it is asked in, and when more are tried; off_rounds, off_compared and no_control_at (of revenue_journal_sums): how often the same difference was found, which, and since when the sum is no control of its lines; last_line_id: the highest line_id that was ever given in it; left_at: when its lines left because journals.level became another; incomplete_at: since when it has lines of a reading that was not complete';
+COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), why it is to be read (due), and whether it still is to be (wanted: journals.level and journals.ids); doubted_at, doubted_digest and doubted sums: since when, and with which lines, its answer lacks so much that it is not believed yet; not_found_at: its first 404; verified_at: when verify last held it, or tried to, against the source line by line; window_days and larger_at: how many days at once it is asked in, and when more are tried; off_rounds, off_compared and no_control_at (of revenue_journal_sums): how often the same difference was found, which, and since when the sum is no control of its lines; last_line_id: the highest line_id that was ever given in it; left_at: when its lines left because journals.level became another; incomplete_at: since when it has lines of a reading that was not complete; annotated: whether its last complete reading took annotations, where there are any';
 
 -- Whose journals were ever known: they stay known when they leave the list of the offices.
 CREATE TABLE sync.journal_scopes (

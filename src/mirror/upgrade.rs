@@ -16,7 +16,7 @@ use super::undescribed;
 use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, LINE_ID, LINE_NUMBER, Resource};
 use crate::config::Config;
 use crate::error::Result;
-use crate::scope::{DueReason, FailureKind, FetchStatus};
+use crate::scope::{DueReason, FailureKind, FetchStatus, TableStatus};
 use crate::sql::{self, db, instant, scalar_i64};
 
 /// From the first format: what was fetched was one row per table and scope, whose `stamp` was at once
@@ -150,6 +150,22 @@ pub(super) fn from_seventh(conn: &Connection) -> Result<()> {
         "CREATE TABLE sync.hints \
            (table_name VARCHAR, id BIGINT, sequence BIGINT, hinted_at TIMESTAMPTZ)",
     )
+    .map_err(|e| db("cannot bring the store's state up to this version", e))
+}
+
+/// From the twelfth format: it was not noted whether a month was read with the annotations of its lines.
+pub(super) fn from_twelfth(conn: &Connection) -> Result<()> {
+    conn.execute_batch("ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS annotated BOOLEAN")
+        .map_err(|e| db("cannot bring the store's state up to this version", e))
+}
+
+/// Of what was noted then, whether annotations are read now says it best. After the tables are altered.
+pub(super) fn note_annotated(conn: &Connection) -> Result<()> {
+    conn.execute_batch(&format!(
+        "UPDATE sync.journal_months m SET annotated = false WHERE m.table_name IN \
+           (SELECT read_with FROM sync.resources WHERE table_name <> read_with AND status = '{}')",
+        TableStatus::Disabled.name()
+    ))
     .map_err(|e| db("cannot bring the store's state up to this version", e))
 }
 

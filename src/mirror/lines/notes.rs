@@ -148,7 +148,10 @@ pub(super) fn restatements(
             let shown = |row: &str| {
                 format!("'annotations[' || {row}.position || '].' || {}", sql::text(name))
             };
-            let closed = format!("JOIN temp.stage_months c ON {} AND {told}", same_month("l", "c"));
+            let closed = format!(
+                "JOIN temp.stage_months c ON {} AND c.annotated AND {told}",
+                same_month("l", "c")
+            );
             [
                 format!(
                     "SELECT {MONTH_AND_KEY}, 'changed' AS change, {} AS column_name, \
