@@ -201,6 +201,27 @@ fn another_loss_is_doubted_anew_and_the_brake_can_be_lifted() {
     assert_eq!(left(), 0);
 }
 
+/// A service that cuts all its answers a little takes no lines either.
+#[test]
+fn many_lines_of_a_table_are_doubted_together_though_they_are_few_of_their_months() {
+    let world = of_lines(200);
+    let months = [month(1), month(2)];
+    let left = || months.each_ref().map(|month| lines(&world, "revenue_journals", month));
+    let before = left();
+    // Nobody doubts so few; what comes within the hour counts with them.
+    assert_eq!(lose(&world, Journal::RevenueJournals, &months[0], Some(30)), 30);
+    assert_status(&read(&world, &months[0], &["--kind", "revenue"]), 0);
+    assert_eq!(left(), [before[0] - 30, before[1]]);
+    assert_eq!(lose(&world, Journal::RevenueJournals, &months[1], Some(30)), 30);
+    let output = read(&world, &months[1], &["--kind", "revenue"]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("lacks 30 of "), "{}", shown(&output));
+    assert_eq!(left(), [before[0] - 30, before[1]]);
+    much_later(&world);
+    assert_status(&read(&world, &months[1], &["--kind", "revenue"]), 0);
+    assert_eq!(left(), [before[0] - 30, before[1] - 30]);
+}
+
 #[test]
 fn two_404_of_a_month_confirm_each_other_only_source_doubt_apart() {
     let world = mirrored(options(40), 2, UNSCHEDULED);

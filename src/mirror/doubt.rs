@@ -3,7 +3,8 @@
 //!
 //! The month stays as it is, and the store keeps since when it is doubted, a digest of the doubted lines,
 //! and what they add up to. It is believed when an equal answer comes `source.doubt` later, or when the
-//! platform's own sum, asked after the doubted answer, is that of the doubted lines.
+//! platform's own sum, asked after the doubted answer, is that of the doubted lines. Where what many months lack is too
+//! much together, those that lack any line are doubted in the same way.
 
 use crate::sql::scalar_i64;
 use std::collections::BTreeSet;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use duckdb::Connection;
 use jiff::Timestamp;
 
+use super::guard;
 use super::lines::{Lines, same_month, stage};
 use super::load::Settings;
 use super::state::failures::{Failure, fail};
@@ -50,7 +52,8 @@ pub(super) fn hold(
     let failed = |e| db(&format!("cannot doubt an answer of {}", lines.resource.table), e);
     // Commits follow one another, also after the clock was set back; a doubt lasts by the clock.
     let now = now.min(Timestamp::now());
-    conn.execute_batch(&stage_doubts(lines, settings.doubt)).map_err(failed)?;
+    let guards = guards(conn, settings, lines, now)?;
+    conn.execute_batch(&stage_doubts(lines, settings.doubt, guards)).map_err(failed)?;
     if scalar_i64(conn, "SELECT count(*) FROM temp.stage_doubts")? == 0 {
         return Ok(BTreeSet::new());
     }
@@ -92,9 +95,49 @@ pub(super) fn hold(
     Ok(doubted.into_iter().map(|d| (d.id, d.part)).collect())
 }
 
+/// What a month's answer (`o`: of `lines` that are mirrored so many are `gone`) lacks to be doubted for itself.
+fn lacks_too_much() -> String {
+    format!("(o.gone = o.lines OR o.gone > {FEW_LINES} AND o.gone * 2 > o.lines)")
+}
+
+/// How many lines each month of `temp.old_lines` has, and how many of them its answer lacks.
+const OLD: &str = "SELECT o.journal_level, o.journal_id, o.journal_month, count(*) AS lines, \
+                     count(*) - count(p.old_row) AS gone \
+                   FROM temp.old_lines o LEFT JOIN temp.line_pairs p ON p.old_row = o.line GROUP BY ALL";
+
+/// Whether what the months lack that are not doubted for themselves, each of them little, is too much together: the
+/// guard's rule (docs/architecture.md, "Deletion").
+fn guards(
+    conn: &Connection,
+    settings: &Settings,
+    lines: &Lines<'_>,
+    now: Timestamp,
+) -> Result<bool> {
+    let Some(max_removed) = settings.max_removed else { return Ok(false) };
+    let gone = scalar_i64(
+        conn,
+        &format!(
+            "SELECT coalesce(sum(o.gone), 0)::BIGINT FROM ({OLD}) o \
+             JOIN temp.stage_months c ON {} \
+             WHERE c.complete AND c.was_read AND NOT c.not_found AND NOT {}",
+            same_month("o", "c"),
+            lacks_too_much()
+        ),
+    )?
+    .unsigned_abs();
+    if gone == 0 {
+        return Ok(false);
+    }
+    let table = &lines.resource.table;
+    let all = format!("SELECT count(*) FROM main.{}", sql::ident(table));
+    let all = scalar_i64(conn, &all)?.unsigned_abs();
+    let before = guard::removed_of_late(conn, &[table], now)?;
+    Ok(guard::guarded(gone + before, all + before, max_removed))
+}
+
 /// Fills `temp.stage_doubts`: the months of which a complete answer lacks all lines, or more than half
-/// and more than a few, and that nothing confirms.
-fn stage_doubts(lines: &Lines<'_>, doubt: Duration) -> String {
+/// and more than a few, and that nothing confirms. `any`: those that lack any line.
+fn stage_doubts(lines: &Lines<'_>, doubt: Duration, any: bool) -> String {
     let name = sql::text(&lines.resource.table);
     let month = "journal_level, journal_id, journal_month";
     let is_revenue = lines.resource.table == REVENUE;
@@ -112,9 +155,7 @@ fn stage_doubts(lines: &Lines<'_>, doubt: Duration) -> String {
     };
     format!(
         "CREATE OR REPLACE TEMP TABLE stage_doubts AS \
-         WITH old AS (SELECT o.journal_level, o.journal_id, o.journal_month, count(*) AS lines, \
-             count(*) - count(p.old_row) AS gone \
-           FROM temp.old_lines o LEFT JOIN temp.line_pairs p ON p.old_row = o.line GROUP BY ALL), \
+         WITH old AS ({OLD}), \
          new AS (SELECT {month}, sha256(string_agg(content, '' ORDER BY content)) AS digest \
            FROM temp.new_lines GROUP BY ALL) \
          SELECT c.journal_level, c.journal_id, c.journal_month, c.part, c.sent_at, o.lines, o.gone, \
@@ -122,13 +163,14 @@ fn stage_doubts(lines: &Lines<'_>, doubt: Duration) -> String {
            {price} AS price \
          FROM temp.stage_months c JOIN old o ON {of_old} LEFT JOIN new n ON {of_new} \
          WHERE c.complete AND c.was_read AND NOT c.not_found \
-           AND (o.gone = o.lines OR o.gone > {FEW_LINES} AND o.gone * 2 > o.lines); \
+           AND ({lacks_too_much} OR {any} AND o.gone > 0); \
          DELETE FROM temp.stage_doubts d WHERE EXISTS (SELECT 1 FROM sync.journal_months m \
            WHERE m.table_name = {name} AND {of_month} AND m.doubted_digest = d.digest \
              AND (epoch_us(d.sent_at) >= epoch_us(m.doubted_at) + {wait} {by_sum}))",
         payment = sum(Some(stage(lines.resource)), "payment"),
         change = sum(lines.notes.map(|(notes, _)| stage(notes)), "payment_change"),
         price = sum(Some(stage(lines.resource)), "purchase_price"),
+        lacks_too_much = lacks_too_much(),
         of_old = same_month("o", "c"),
         of_new = same_month("n", "c"),
         of_month = same_month("m", "d"),

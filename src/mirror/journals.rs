@@ -13,6 +13,7 @@ use super::closings::{self, JustLoaded};
 use super::doubt;
 use super::first_load;
 use super::freshness;
+use super::guard;
 use super::learned;
 use super::levels;
 use super::lines::{self, Lines, MergedTable};
@@ -102,6 +103,7 @@ pub(super) fn apply(
             for (table, _) in &back {
                 levels::forget_moments(conn, table, now)?;
             }
+            guard::note_removed(conn, &resource.table, of_lines.merged.deleted, now)?;
             note(conn, resource, of_lines, outcome)?;
             if let (Some(table), Some(merged)) = (notes_of, of_notes) {
                 note(conn, table, merged, outcome)?;

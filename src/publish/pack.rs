@@ -15,7 +15,7 @@ use jiff::tz::TimeZone;
 use super::bucket::{Bucket, PACKS, Written};
 use super::database::open_published;
 use super::owner::published_by;
-use super::workbook::Workbook;
+use super::workbook;
 use super::{Root, Stop};
 use crate::catalog::{Catalog, EXTRA_COLUMN, Group, JOURNAL_COLUMNS, LINE_NUMBER, Resource};
 use crate::config::JournalLevel;
@@ -112,12 +112,13 @@ fn write_files(
         }
     }
     put(&format!("closing-{}.xlsx", target.month), &|path| {
-        let mut workbook = Workbook::new(target.zone);
-        workbook.created_at(last_closed(conn, target)?)?;
-        for sheet in &sheets {
-            workbook.add(conn, &sheet.name, &sheet.query)?;
-        }
-        workbook.save(path)
+        workbook::write(path, target.zone, |workbook| {
+            workbook.created_at(last_closed(conn, target)?)?;
+            for sheet in &sheets {
+                workbook.add(conn, &sheet.name, &sheet.query)?;
+            }
+            Ok(())
+        })
     })
 }
 

@@ -166,11 +166,12 @@ pub(super) fn expired(
     keep: usize,
     keep_for: Duration,
 ) -> Vec<String> {
+    // Those that a clock that was ahead has named stay until their time has come, and take no other's place.
+    all.retain(|((taken_at, _), _)| *taken_at <= now);
     all.sort_by(|a, b| b.cmp(a));
     all.into_iter()
         .skip(keep)
         .filter(|((taken_at, _), _)| {
-            // A snapshot of the future is young.
             Duration::try_from(now.duration_since(*taken_at)).is_ok_and(|age| age > keep_for)
         })
         .map(|(_, name)| name)
@@ -247,6 +248,11 @@ mod tests {
         );
         assert_eq!(expired(all(), now, 0, 2 * hour), ["2026-11-20T010000Z"]);
         assert_eq!(expired(all(), now, 7, Duration::ZERO), [""; 0]);
+        // One is of a clock that was ahead: it is kept, and in nobody's place.
+        assert_eq!(
+            expired(all(), at("2026-11-20T02:30:00Z"), 1, Duration::ZERO),
+            ["2026-11-20T020000Z-2", "2026-11-20T020000Z", "2026-11-20T010000Z"]
+        );
         assert_eq!(expired(all(), at("2026-11-19T00:00:00Z"), 0, Duration::ZERO), [""; 0]);
     }
 }

@@ -1,6 +1,7 @@
 //! Rows of the store as sheets of a workbook (`.xlsx`), for people without other tools.
 
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use duckdb::Connection;
@@ -88,6 +89,29 @@ impl Column {
     }
 }
 
+/// Writes a workbook of what `fill` adds to it, whose times are shown in `zone`. Its rows wait on the disk that it goes to.
+///
+/// # Errors
+/// Those of `fill`; `DiskFull`, `Io`.
+pub(super) fn write(
+    path: &Path,
+    zone: &TimeZone,
+    fill: impl FnOnce(&mut Workbook<'_>) -> Result<()>,
+) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let written = catch_unwind(AssertUnwindSafe(|| {
+        let mut workbook = Workbook::new(zone, folder)?;
+        fill(&mut workbook)?;
+        workbook.save(path)
+    }));
+    // The library panics where rows find no room.
+    written.unwrap_or_else(|panic| {
+        let why = panic.downcast_ref::<String>().map_or("it was given up", String::as_str);
+        let kind = if why.contains("StorageFull") { Kind::DiskFull } else { Kind::Io };
+        Err(Error::new(kind, format!("cannot write {}: {why}", path.display())))
+    })
+}
+
 /// A workbook that is being written; rows wait in a temporary file.
 pub(super) struct Workbook<'a> {
     book: Book,
@@ -95,9 +119,11 @@ pub(super) struct Workbook<'a> {
 }
 
 impl<'a> Workbook<'a> {
-    /// An empty one, whose times are shown in `zone`.
-    pub(super) fn new(zone: &'a TimeZone) -> Workbook<'a> {
-        Workbook { book: Book::new(), zone }
+    /// An empty one, whose times are shown in `zone`, and whose rows wait in `folder`.
+    fn new(zone: &'a TimeZone, folder: &Path) -> Result<Workbook<'a>> {
+        let mut book = Book::new();
+        book.set_tempdir(folder).map_err(|e| failed(&folder.display().to_string(), e))?;
+        Ok(Workbook { book, zone })
     }
 
     /// What it says of its own making: the time of its content, so that equal content gives equal bytes.
@@ -132,7 +158,8 @@ impl<'a> Workbook<'a> {
             for (n, column) in (0..).zip(&columns) {
                 let value: Option<String> = row.get(usize::from(n)).map_err(reading)?;
                 if let Some(value) = value {
-                    write(sheet, (at, n), &value, column, zone).map_err(|e| failed(name, e))?;
+                    write_cell(sheet, (at, n), &value, column, zone)
+                        .map_err(|e| failed(name, e))?;
                 }
             }
             at += 1;
@@ -160,7 +187,7 @@ impl<'a> Workbook<'a> {
     }
 
     /// Writes it.
-    pub(super) fn save(mut self, path: &Path) -> Result<()> {
+    fn save(mut self, path: &Path) -> Result<()> {
         self.book.save(path).map_err(|e| match e {
             XlsxError::IoError(e) => io("write", path, e),
             e => failed(&path.display().to_string(), e),
@@ -172,7 +199,7 @@ fn failed(what: &str, error: XlsxError) -> Error {
     Error::caused(Kind::Io, format!("cannot write the workbook ({what})"), error)
 }
 
-fn write(
+fn write_cell(
     sheet: &mut Worksheet,
     (row, column): (u32, u16),
     value: &str,
@@ -316,6 +343,21 @@ mod tests {
         assert_eq!(shown("1899-12-29 23:00:00"), "1899-12-30 00:00:00");
         assert_eq!(shown("9999-12-30 12:00:00"), "a time");
         assert_eq!(shown("9999-12-31 23:59:59"), "9999-12-31 23:59:59+00");
+    }
+
+    #[test]
+    fn rows_wait_beside_the_workbook_and_what_finds_no_room_is_no_defect() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("book.xlsx");
+        let nowhere = folder.path().join("missing").join("book.xlsx");
+        let utc = TimeZone::UTC;
+        assert_eq!(write(&nowhere, &utc, |_| Ok(())).unwrap_err().kind(), Kind::Io);
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let error = write(&path, &utc, |_| panic!("cannot write to a temporary file: {full:?}"));
+        assert_eq!(error.unwrap_err().kind(), Kind::DiskFull);
+        let conn = Connection::open_in_memory().unwrap();
+        write(&path, &utc, |workbook| workbook.add(&conn, "one", "SELECT 1 AS n")).unwrap();
+        assert!(path.exists());
     }
 
     #[test]
