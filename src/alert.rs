@@ -107,10 +107,13 @@ impl Watch {
             Ok((known, Look::at(&conn, &session, &pulse, ends)?))
         })
         .await;
+        let mut keeps = true;
         let (before, look) = match (looked, ends) {
             // The store may be why.
             (Err(_), Some(why)) => {
                 let last = self.unkept.clone().or_else(|| self.known.clone());
+                // What was told before this process is in the store, and stays so.
+                keeps = last.is_some();
                 (last.unwrap_or_default(), Look::of_the_end(why))
             }
             (looked, _) => looked?,
@@ -127,14 +130,19 @@ impl Watch {
             if self.sender.tell(&message).await {
                 known.was_told(&message, Timestamp::now());
                 // Before anything else can end it: nothing is told twice.
-                self.keep(&known).await;
+                if keeps {
+                    self.keep(&known).await;
+                }
             }
         }
+        if !keeps {
+            return Ok(());
+        }
+        self.known = Some(known.clone());
         let health = self.health().await?;
         if let Some(health) = health {
             known.is(health, Timestamp::now());
         }
-        self.known = Some(known.clone());
         let is_well = known.is_well(&look) && health == Some(Health::Good);
         if known != before || self.unkept.is_some() {
             self.keep(&known).await;
@@ -231,18 +239,21 @@ mod tests {
             (
                 61,
                 vec![
-                    "1 table has failed for an hour, whole or in part (costs), see sync.failures",
+                    "1 table has failed for an hour, as a whole or in part (costs), see sync.failures",
                     "nothing could be published for an hour: readers have what was there before",
                 ],
             ),
         ] {
-            let since = Timestamp::now() - jiff::SignedDuration::from_mins(minutes);
-            PublishLag::note(&conn, PublishPlace::Database, &address, "no room".to_owned(), since)
-                .unwrap();
+            let now = Timestamp::now();
+            let since = now - jiff::SignedDuration::from_mins(minutes);
+            for at in [since, now] {
+                let why = "no room".to_owned();
+                PublishLag::note(&conn, PublishPlace::Database, &address, why, at).unwrap();
+            }
             conn.execute_batch(&format!(
-                "DELETE FROM sync.resources WHERE table_name = 'costs'; \
-                 INSERT INTO sync.resources (table_name, status, since, answered) \
-                 VALUES ('costs', 'failing', '{since}', true)"
+                "DELETE FROM sync.failures; INSERT INTO sync.failures BY NAME SELECT 'costs' AS table_name, 1 AS id, \
+                   '' AS part, kind, TIMESTAMPTZ '{since}' AS first_at, TIMESTAMPTZ '{now}' AS last_at \
+                 FROM (VALUES ('Status'), ('Lag'), ('NotAsked')) k(kind)"
             ))
             .unwrap();
             assert_eq!(told(), expected, "{minutes}");

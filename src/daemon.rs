@@ -76,8 +76,10 @@ use worker::Worker;
 /// Jobs that wait for their turn; further callers wait before they get in.
 const MOST_JOBS: usize = 16;
 
-/// At the end, what is just being told to people is waited for so long: a message, and a look before it.
-const LONGEST_LOOK: Duration = LONGEST_MESSAGE.saturating_add(Duration::from_secs(1));
+/// At the end, what is just being told to people is waited for so long,
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
+/// and that the daemon cannot go on: a message, and a look before it.
+const LONGEST_LAST_LOOK: Duration = LONGEST_MESSAGE.saturating_add(Duration::from_secs(1));
 
 /// Where the page is unless somebody chooses another address: `serve.listen`'s default.
 const USUAL_PAGE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8640);
@@ -306,14 +308,17 @@ async fn run_tasks(
         publisher.run(work_ends).await
     }));
     let ended = tokio::try_join!(poller.ends(), worker.ends(), publisher.ends(), hinting, lake);
-    if let Err(error) = &ended
-        && !(error.kind() == Kind::StoreDown && begins_anew())
-    {
-        // Who does not listen any more has been told to stop.
-        let _ = failed.send(error.kind());
-    }
-    // Somebody may just be told something.
-    let _ = tokio::time::timeout(LONGEST_LOOK, watch.ends()).await;
+    let longest = match &ended {
+        // Somebody may just be told something.
+        Ok(_) => LONGEST_LOOK,
+        Err(error) if error.kind() == Kind::StoreDown && begins_anew() => Duration::ZERO,
+        Err(error) => {
+            // Who does not listen any more has been told to stop.
+            let _ = failed.send(error.kind());
+            LONGEST_LAST_LOOK
+        }
+    };
+    let _ = tokio::time::timeout(longest, watch.ends()).await;
     ended.map(drop)
 }
 

@@ -44,19 +44,12 @@ pub(crate) struct Extractor {
     readings: Arc<Mutex<HashMap<String, Reading>>>,
     /// Where the windows of lists by time begin.
     since: Timestamp,
-    /// `journals.close_day`.
-    close_day: u32,
 }
 
 impl Extractor {
     /// The source's.
     pub(crate) fn zone(&self) -> &TimeZone {
         &self.context.zone
-    }
-
-    /// `journals.close_day`.
-    pub(crate) fn close_day(&self) -> u32 {
-        self.close_day
     }
 
     /// The windows of lists by time begin at `processing_bases.since`.
@@ -71,15 +64,7 @@ impl Extractor {
             .to_zoned(config.source.time_zone.clone())
             .or_else(|_| day.to_zoned(TimeZone::UTC))
             .map_or(Timestamp::UNIX_EPOCH, |day| day.timestamp());
-        let (context, readings) = (Arc::new(context), Arc::default());
-        Extractor {
-            client,
-            catalog,
-            context,
-            readings,
-            since,
-            close_day: config.journals.close_day,
-        }
+        Extractor { client, catalog, context: Arc::new(context), readings: Arc::default(), since }
     }
 
     /// The client, for calls that are no scope.
@@ -169,6 +154,7 @@ impl Extractor {
                 version,
                 complete,
                 sent_at: sent_at.unwrap_or_else(Timestamp::now),
+                dated_at: None,
                 digest: digest.filter(|_| decoded.is_clean()),
                 hint: None,
             }],
@@ -204,6 +190,7 @@ impl Extractor {
             version: Version::Known(String::new()),
             complete,
             sent_at,
+            dated_at: None,
             digest: None,
             hint: None,
         };
@@ -246,6 +233,7 @@ impl Extractor {
                 version,
                 complete: true,
                 sent_at: Timestamp::now(),
+                dated_at: None,
                 digest: None,
                 hint: None,
             }],
@@ -377,6 +365,7 @@ impl Extractor {
                 version: Version::Known(String::new()),
                 complete,
                 sent_at,
+                dated_at: None,
                 digest: None,
                 hint: None,
             }],

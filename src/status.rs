@@ -311,7 +311,7 @@ pub(crate) fn parquet_lag(conn: &Connection, config: &Config) -> Result<Option<P
 }
 
 fn behind_text(key: &str, lag: &PublishLag) -> String {
-    let PublishLag { address, since, error } = lag;
+    let PublishLag { address, since, error, .. } = lag;
     format!("{key}: {address} is behind since {}: {error}", shown(*since))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::Connection;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -11,7 +11,7 @@ use crate::disk::Disk;
 use crate::error::{Kind, Result};
 use crate::mirror::{IS_GONE, PublishLag, ResourceRow, State};
 use crate::pulse::{Feeds, Pulse};
-use crate::scope::{FailureKind, REVENUE, TableStatus};
+use crate::scope::{FailureKind, REVENUE};
 use crate::session::Session;
 use crate::sql::query;
 use crate::status::{parquet_lag, published_lag};
@@ -98,27 +98,19 @@ impl Look {
             format!("the mirror differs from the source in {what}, see sync.verifications")
         });
         // Every few seconds all journals cannot be added up: what each cycle finds is kept.
-        let tables = state.statuses().all()?;
-        let is_asked = tables.get(REVENUE).is_some_and(ResourceRow::is_asked);
+        let is_asked = state.statuses().all()?.get(REVENUE).is_some_and(ResourceRow::is_asked);
         let months = if is_asked { state.controls().last_control_months()? } else { Vec::new() };
         look.holds(Condition::Sum, months.iter(), |n| {
             let have = if n == 1 { "does not match its" } else { "do not match their" };
             let what = format!("{} of the journals {have} sum", counted(n, "month"));
             format!("{what} at the platform, or there is none, see report.journal_reconciliation")
         });
-        let now = Timestamp::now();
-        let is_long = |since: Timestamp| now.duration_since(since) >= LONG_BEHIND;
-        let failing: Vec<&str> = tables
-            .iter()
-            .filter(|(_, row)| row.own_status() == TableStatus::Failing)
-            .filter(|(_, row)| row.since.is_some_and(is_long))
-            .map(|(table, _)| table.as_str())
-            .collect();
+        let failing = failing(conn)?;
         look.holds(Condition::Failing, &failing, |n| {
             let (what, have) = (counted(n, "table"), if n == 1 { "has" } else { "have" });
             let names = failing.join(", ");
             format!(
-                "{what} {have} failed for an hour, whole or in part ({names}), see sync.failures"
+                "{what} {have} failed for an hour, as a whole or in part ({names}), see sync.failures"
             )
         });
         let doubted = doubted(conn)?;
@@ -154,7 +146,8 @@ impl Look {
             Some(disk) if disk.is_ample() => {}
             _ => drop(look.unknown.insert(Condition::Disk)),
         }
-        let is_long = |lag: &PublishLag| is_long(lag.since);
+        // As long as it was tried: a daemon that was away for a night has not tried yet.
+        let is_long = |lag: &PublishLag| lag.failed_at.duration_since(lag.since) >= LONG_BEHIND;
         let lag = published_lag(conn, session.config())?.filter(is_long);
         look.holds(Condition::Published, lag.iter().map(|lag| &lag.address), |_| {
             "nothing could be published for an hour: readers have what was there before".to_owned()
@@ -222,6 +215,28 @@ fn why_it_ends(kind: Kind) -> &'static str {
         Kind::StoreDown | Kind::StoreNewer | Kind::StoreOlder => "its store is not open",
         _ => "something went wrong that it cannot mend",
     }
+}
+
+/// Tables of which the same scope has failed for so long, by its last try: what is waited for, or not believed, has not
+/// failed.
+fn failing(conn: &Connection) -> Result<Vec<String>> {
+    let others = FailureKind::names(&[
+        FailureKind::Lag,
+        FailureKind::Suspect,
+        FailureKind::NotShown,
+        FailureKind::NotAsked,
+        FailureKind::Doubted,
+        FailureKind::Held,
+    ]);
+    query(
+        conn,
+        &format!(
+            "SELECT DISTINCT table_name FROM sync.failures WHERE coalesce(kind, '') NOT IN ({others}) \
+               AND epoch_us(last_at) - epoch_us(first_at) >= {} ORDER BY ALL",
+            LONG_BEHIND.as_micros()
+        ),
+        |row| row.get(0),
+    )
 }
 
 /// Scopes whose answers are not believed: the table, and which of it.

@@ -46,7 +46,9 @@ pub(crate) async fn run(config: Config, quiet: bool) -> Result<u8> {
 /// Whether a process that has lost its store is begun anew now.
 fn begins_anew() -> bool {
     let earlier = std::env::var(REOPENED).ok().and_then(|text| text.parse().ok());
-    may_begin_anew(earlier, Timestamp::now())
+    // It is not there any more where another version has taken its place.
+    let is_there = std::env::current_exe().is_ok_and(|program| program.exists());
+    is_there && may_begin_anew(earlier, Timestamp::now())
 }
 
 /// Begins this process anew, once in a while: in one that has lost DuckDB nobody knows which parts of it

@@ -169,6 +169,7 @@ impl Extractor {
                 version: Version::AsSeen { sequence },
                 complete: true,
                 sent_at,
+                dated_at: None,
                 digest: None,
                 hint: None,
             })
@@ -224,6 +225,7 @@ impl Extractor {
                 version: Version::AsSeen { sequence },
                 complete: true,
                 sent_at: answer.sent_at,
+                dated_at: None,
                 digest: None,
                 hint: None,
             }],

@@ -108,7 +108,8 @@ impl Extractor {
                 part: scope.part(),
                 version: Version::Known(lines.digest),
                 complete: lines.complete,
-                sent_at: lines.sent_at.unwrap_or_else(Timestamp::now),
+                sent_at: lines.sent.map_or_else(Timestamp::now, |sent| sent.at),
+                dated_at: lines.sent.and_then(|sent| sent.dated_at),
                 digest: digest.filter(|_| decoded.is_clean()),
                 hint: None,
             }],
@@ -166,6 +167,7 @@ impl Extractor {
                 version: Version::Known(String::new()),
                 complete: true,
                 sent_at: Timestamp::now(),
+                dated_at: None,
                 digest: None,
                 hint: None,
             }],
@@ -178,13 +180,22 @@ impl Extractor {
     }
 }
 
+/// When a month was first asked for.
+#[derive(Clone, Copy)]
+struct Sent {
+    /// By our clock, and by the service's where it says that the month is not over.
+    at: Timestamp,
+    /// See [`LoadedScope::dated_at`].
+    dated_at: Option<Timestamp>,
+}
+
 /// What the calls of a month brought.
 struct Lines {
     records: Vec<Bytes>,
     /// One of each record.
     marks: Vec<LineMark>,
     complete: bool,
-    sent_at: Option<Timestamp>,
+    sent: Option<Sent>,
     window_days: Option<u32>,
     too_much: bool,
     /// Of the lines, in whatever order.
@@ -206,7 +217,7 @@ struct Known<'a> {
 
 /// What the first pass over a month has shown so far.
 struct Shown {
-    sent_at: Option<Timestamp>,
+    sent: Option<Sent>,
     /// Days of the shortest window that got no answer.
     too_long: u32,
     /// Something was answered, so that the source is there.
@@ -233,10 +244,10 @@ impl Calls<'_> {
         ])
     }
 
-    /// When the month is over, and when it closes.
-    fn ends(&self) -> [Timestamp; 2] {
-        let (month, zone) = (self.scope.month, self.extractor.zone());
-        [month.ends_at(zone), month.closes_at(self.extractor.close_day(), zone)]
+    /// When it was sent, as far as the month's end goes.
+    fn sent(&self, answer: &source::Answer) -> Sent {
+        let end = self.scope.month.ends_at(self.extractor.zone());
+        Sent { at: answer.sent_at_by_both(end), dated_at: answer.dated_too_far_behind() }
     }
 
     fn request(&self, method: source::Method) -> Result<Request> {
@@ -265,7 +276,7 @@ impl Calls<'_> {
             marks: records.iter().map(mark).collect(),
             records,
             complete: true,
-            sent_at: Some(answer.sent_at_by_both(self.ends())),
+            sent: Some(self.sent(&answer)),
             window_days: None,
             too_much: false,
             digest: String::new(),
@@ -277,7 +288,7 @@ impl Calls<'_> {
         let windows = whole.parts(known.window_days.unwrap_or(u32::MAX));
         let asked = windows.len();
         let mut shown =
-            Shown { sent_at: None, too_long: u32::MAX, is_reached: false, cut_at: BTreeSet::new() };
+            Shown { sent: None, too_long: u32::MAX, is_reached: false, cut_at: BTreeSet::new() };
         let mut parts = self.answered(windows, &mut shown).await?;
         let came = digest_of(&parts);
         let is_complete = |parts: &[Part]| parts.iter().all(|part| part.complete);
@@ -301,13 +312,13 @@ impl Calls<'_> {
             (parts, complete) = self.until_it_stands_still(parts).await?;
         }
         let digest = digest_of(&parts);
-        let sent_at = shown.sent_at;
+        let sent = shown.sent;
         let (mut records, mut marks) = (Vec::new(), Vec::new());
         for part in parts {
             records.extend(part.records);
             marks.extend(part.marks);
         }
-        Ok(Lines { records, marks, complete, sent_at, window_days, too_much, digest })
+        Ok(Lines { records, marks, complete, sent, window_days, too_much, digest })
     }
 
     /// Reads the windows, and halves those that are too much.
@@ -324,7 +335,7 @@ impl Calls<'_> {
                 left.extend([second, first]);
                 continue;
             }
-            let read = self.window(window, &mut shown.sent_at).await;
+            let read = self.window(window, &mut shown.sent).await;
             let halves = match &read {
                 Ok(part) if part.complete => None,
                 Ok(_) => window.halves(),
@@ -433,7 +444,7 @@ impl Calls<'_> {
         Ok((last, false))
     }
 
-    async fn window(&self, window: Window, sent_at: &mut Option<Timestamp>) -> Result<Part> {
+    async fn window(&self, window: Window, sent: &mut Option<Sent>) -> Result<Part> {
         let query = Query::new()
             .with("fromDate", window.from.to_string())
             .with("toDate", window.to.to_string());
@@ -454,7 +465,7 @@ impl Calls<'_> {
                 self.gate.pass().await;
             }
             let Some(page) = pages.next().await? else { break };
-            sent_at.get_or_insert(page.answer.sent_at_by_both(self.ends()));
+            sent.get_or_insert(self.sent(&page.answer));
             brought += usize::from(!page.records.is_empty());
             records.extend(page.records);
         }

@@ -32,7 +32,10 @@ pub(crate) struct PublishLag {
     /// Where it was to go.
     pub(crate) address: String,
     pub(crate) since: Timestamp,
-    /// Of the last try.
+    /// When it was tried the last time.
+    #[serde(default)]
+    pub(crate) failed_at: Timestamp,
+    /// Of that try.
     pub(crate) error: String,
 }
 
@@ -63,7 +66,7 @@ impl PublishLag {
         now: Timestamp,
     ) -> Result<()> {
         let since = PublishLag::of(conn, place, address)?.map_or(now, |lag| lag.since);
-        let lag = PublishLag { address: address.to_owned(), since, error };
+        let lag = PublishLag { address: address.to_owned(), since, failed_at: now, error };
         let text = serde_json::to_string(&lag)
             .map_err(|e| Error::caused(Kind::Internal, "a failure cannot be written down", e))?;
         schema::set_meta(conn, place.key(), &text)

@@ -123,8 +123,15 @@ impl Session {
         forms: Forms,
         when: When,
     ) -> Result<Option<(Published, Option<Uploading>)>> {
+        let before = publish::identity(&self.config.publish.database);
         let (began, published) = (Instant::now(), self.publish_as_asked(forms, when).await);
-        if let Err(error) = self.note_lag_of_database(published.as_ref().err()).await {
+        // What failed after the file was replaced does not keep it from anybody.
+        let is_replaced = match (before, publish::identity(&self.config.publish.database)) {
+            (Ok(before), Ok(now)) => before != now,
+            _ => false,
+        };
+        let why = published.as_ref().err().filter(|_| !is_replaced);
+        if let Err(error) = self.note_lag_of_database(why).await {
             tracing::debug!(reason = error.chain(), "since when publishing fails is not noted");
         }
         let result = match &published {

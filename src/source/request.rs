@@ -170,15 +170,16 @@ impl Answer {
         self.server_date.is_some_and(|date| date < self.ended_at - FARTHEST_BEHIND)
     }
 
-    /// When it was sent, where something of what was asked for is over at each of `ends`; but not after one of them where
-    /// the service's clock is so far behind ours that one of both is wrong, and has not come to it: what is over by one
-    /// of them alone is not over.
-    pub(crate) fn sent_at_by_both(&self, ends: [Timestamp; 2]) -> Timestamp {
-        if !self.is_dated_too_far_behind() {
-            return self.sent_at;
-        }
-        let to_come = ends.into_iter().filter(|end| self.server_date < Some(*end));
-        to_come.fold(self.sent_at, |sent_at, end| sent_at.min(end - Duration::from_micros(1)))
+    /// Its `Date`, where it [is too far behind](Answer::is_dated_too_far_behind).
+    pub(crate) fn dated_too_far_behind(&self) -> Option<Timestamp> {
+        self.server_date.filter(|_| self.is_dated_too_far_behind())
+    }
+
+    /// When it was sent, where what was asked for is over at `end`; but not after that where the service's clock is so far
+    /// behind ours that one of both is wrong, and has not come to it: what is over by one of them alone is not over.
+    pub(crate) fn sent_at_by_both(&self, end: Timestamp) -> Timestamp {
+        let is_over = !self.is_dated_too_far_behind() || self.server_date >= Some(end);
+        if is_over { self.sent_at } else { self.sent_at.min(end - Duration::from_micros(1)) }
     }
 
     /// Whether the service says "there is none": 204, or an empty body (field notes). Of a list only
@@ -197,24 +198,16 @@ mod tests {
         let sent_at: Timestamp = "2026-12-06T03:15:00Z".parse().unwrap();
         let ended_at = sent_at + Duration::from_secs(10);
         let end: Timestamp = "2026-12-05T23:00:00Z".parse().unwrap();
-        let closes_at = Timestamp::MAX;
         let sent = |date: Option<&str>, end: Timestamp| {
             let server_date = date.map(|date| date.parse().unwrap());
             Answer { status: 200, body: Bytes::new(), sent_at, ended_at, server_date }
-                .sent_at_by_both([end, closes_at])
+                .sent_at_by_both(end)
         };
         for followed in [None, Some("2026-12-05T15:15:10Z"), Some("2027-12-06T03:15:00Z")] {
             assert_eq!(sent(followed, end), sent_at, "{followed:?}");
         }
         let behind = Some("2026-12-05T15:15:09Z");
         assert_eq!(sent(behind, end), "2026-12-05T22:59:59.999999Z".parse().unwrap());
-        let answer =
-            Answer { status: 200, body: Bytes::new(), sent_at, ended_at, server_date: Some(end) };
-        let closes_at = "2026-12-06T01:00:00Z".parse().unwrap();
-        assert_eq!(answer.sent_at_by_both([end, closes_at]), sent_at, "half a day is no error");
-        let answer = Answer { ended_at: sent_at + FARTHEST_BEHIND, ..answer };
-        let open = "2026-12-06T00:59:59.999999Z".parse().unwrap();
-        assert_eq!(answer.sent_at_by_both([end, closes_at]), open, "it is over, and not closed");
         // It is over by both, or by neither.
         assert_eq!(sent(behind, "2026-12-05T15:15:09Z".parse().unwrap()), sent_at);
         assert_eq!(sent(behind, "2027-01-01T00:00:00Z".parse().unwrap()), sent_at);

@@ -105,6 +105,7 @@ impl Mirror {
                 version: Version::Known("v".to_owned()),
                 complete: true,
                 sent_at: self.now,
+                dated_at: None,
                 digest,
                 hint: None,
             }],

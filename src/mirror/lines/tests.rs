@@ -75,6 +75,8 @@ struct Mirror {
     context: Context,
     settings: Settings,
     now: Timestamp,
+    /// The service's clock, where it is far behind.
+    dated_at: Option<Timestamp>,
     journal_id: i64,
 }
 
@@ -103,6 +105,7 @@ impl Mirror {
             context,
             settings,
             now,
+            dated_at: None,
             journal_id: 1,
         }
     }
@@ -135,6 +138,7 @@ impl Mirror {
                 version: Version::Known(String::new()),
                 complete,
                 sent_at: self.now,
+                dated_at: self.dated_at,
                 digest: None,
                 hint: None,
             }],
@@ -237,6 +241,21 @@ fn shown(line: &Said) -> String {
     let notes = (!notes.is_empty()).then(|| notes.join(" "));
     let cells = [line.key.map(|k| k.to_string()), Some(line.duration.to_string()), extra, notes];
     cells.into_iter().flatten().collect::<Vec<_>>().join("/")
+}
+
+#[test]
+fn a_month_is_closed_when_both_clocks_have_come_to_its_close_day() {
+    let mut mirror = Mirror::new();
+    let is_closed = |mirror: &Mirror| {
+        let closed = "SELECT count(*) FROM sync.journal_months WHERE closed_read_at IS NOT NULL";
+        crate::sql::scalar_i64(&mirror.conn, closed).unwrap() == 1
+    };
+    // The month is over by both, and `journals.close_day` is the tenth.
+    for (dated_at, expected) in [("2025-11-09T22:59:59Z", false), ("2025-11-09T23:00:00Z", true)] {
+        mirror.dated_at = Some(dated_at.parse().unwrap());
+        mirror.complete(&[Said::of(1, 1, &[])]);
+        assert_eq!(is_closed(&mirror), expected, "{dated_at}");
+    }
 }
 
 #[test]
