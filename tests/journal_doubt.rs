@@ -216,7 +216,24 @@ fn many_lines_of_a_table_are_doubted_together_though_they_are_few_of_their_month
     let output = read(&world, &months[1], &["--kind", "revenue"]);
     assert_status(&output, 3);
     assert!(shown(&output).contains("lacks 30 of "), "{}", shown(&output));
+    assert!(
+        shown(&output).contains("together more than reconcile.max_removed"),
+        "{}",
+        shown(&output)
+    );
     assert_eq!(left(), [before[0] - 30, before[1]]);
+    // Another loss is doubted anew; what comes meanwhile is none.
+    much_later(&world);
+    assert_eq!(lose(&world, Journal::RevenueJournals, &months[1], Some(1)), 1);
+    assert_status(&read(&world, &months[1], &["--kind", "revenue"]), 3);
+    let appended = Act::Journal {
+        journal: Journal::RevenueJournals,
+        office_id: OFFICE,
+        month: months[1].clone(),
+        edit: JournalEdit::Appended,
+        line: None,
+    };
+    world.sandbox.act(&appended).unwrap();
     much_later(&world);
     assert_status(&read(&world, &months[1], &["--kind", "revenue"]), 0);
     assert_eq!(left(), [before[0] - 30, before[1] - 30]);

@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::Connection;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{Kind, Result};
 use crate::mirror::{IS_GONE, PublishLag, ResourceRow, State};
 use crate::pulse::{Feeds, Pulse};
 use crate::scope::{FailureKind, REVENUE};
 use crate::session::Session;
-use crate::sql::query;
+use crate::sql::{self, query};
 use crate::status::{parquet_lag, published_lag};
 use crate::text::{counted, hex};
 
@@ -21,7 +22,7 @@ use crate::text::{counted, hex};
 const MOST_SUBJECTS: usize = 1_000;
 
 /// What is out of reach for less is tried again meanwhile.
-const LONG_BEHIND: SignedDuration = SignedDuration::from_hours(1);
+pub(super) const LONG_BEHIND: SignedDuration = SignedDuration::from_hours(1);
 
 /// A thing that begins and ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -73,6 +74,9 @@ pub(super) struct Holding {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) holding: BTreeMap<Condition, Holding>,
+    /// When something of each table failed last that fails now; `None`: it is not known. What has done so for long is found
+    /// by what was seen before ([`super::Known::seeing`]).
+    pub(super) failing: Option<BTreeMap<String, Timestamp>>,
     /// Of these it cannot be said: what held still does, and what did not does not.
     pub(super) unknown: BTreeSet<Condition>,
     /// When each change of a closed month was found, in microseconds since 1970.
@@ -98,20 +102,14 @@ impl Look {
             format!("the mirror differs from the source in {what}, see sync.verifications")
         });
         // Every few seconds all journals cannot be added up: what each cycle finds is kept.
-        let is_asked = state.statuses().all()?.get(REVENUE).is_some_and(ResourceRow::is_asked);
+        let tables = state.statuses().all()?;
+        look.failing = Some(failing(conn, session.catalog(), &tables)?);
+        let is_asked = tables.get(REVENUE).is_some_and(ResourceRow::is_asked);
         let months = if is_asked { state.controls().last_control_months()? } else { Vec::new() };
         look.holds(Condition::Sum, months.iter(), |n| {
             let have = if n == 1 { "does not match its" } else { "do not match their" };
             let what = format!("{} of the journals {have} sum", counted(n, "month"));
             format!("{what} at the platform, or there is none, see report.journal_reconciliation")
-        });
-        let failing = failing(conn)?;
-        look.holds(Condition::Failing, &failing, |n| {
-            let (what, have) = (counted(n, "table"), if n == 1 { "has" } else { "have" });
-            let names = failing.join(", ");
-            format!(
-                "{what} {have} failed for an hour, as a whole or in part ({names}), see sync.failures"
-            )
         });
         let doubted = doubted(conn)?;
         let tables: BTreeSet<&str> =
@@ -177,7 +175,7 @@ impl Look {
     }
 
     /// A condition holds where there are subjects.
-    fn holds<S: AsRef<str>>(
+    pub(super) fn holds<S: AsRef<str>>(
         &mut self,
         condition: Condition,
         subjects: impl IntoIterator<Item = S>,
@@ -217,9 +215,13 @@ fn why_it_ends(kind: Kind) -> &'static str {
     }
 }
 
-/// Tables of which the same scope has failed for so long, by its last try: what is waited for, or not believed, has not
-/// failed.
-fn failing(conn: &Connection) -> Result<Vec<String>> {
+/// When something of each table that is asked for failed last, of what fails now: what is waited for, or not believed, has
+/// not failed. The feeds have a condition of their own.
+fn failing(
+    conn: &Connection,
+    catalog: &Catalog,
+    tables: &BTreeMap<String, ResourceRow>,
+) -> Result<BTreeMap<String, Timestamp>> {
     let others = FailureKind::names(&[
         FailureKind::Lag,
         FailureKind::Suspect,
@@ -228,15 +230,19 @@ fn failing(conn: &Connection) -> Result<Vec<String>> {
         FailureKind::Doubted,
         FailureKind::Held,
     ]);
-    query(
+    let failed = query(
         conn,
         &format!(
-            "SELECT DISTINCT table_name FROM sync.failures WHERE coalesce(kind, '') NOT IN ({others}) \
-               AND epoch_us(last_at) - epoch_us(first_at) >= {} ORDER BY ALL",
-            LONG_BEHIND.as_micros()
+            "SELECT table_name, epoch_us(max(last_at)) FROM sync.failures \
+             WHERE coalesce(kind, '') NOT IN ({others}) AND last_at IS NOT NULL GROUP BY table_name"
         ),
-        |row| row.get(0),
-    )
+        |row| Ok((row.get::<_, String>(0)?, row.get(1)?)),
+    )?;
+    let is_asked = |table: &str| tables.get(table).is_some_and(ResourceRow::is_asked);
+    let asked = failed.into_iter().filter(|(table, _)| {
+        catalog.get(table).is_some_and(|of| is_asked(table) && is_asked(of.read_with()))
+    });
+    Ok(asked.filter_map(|(table, at)| Some((table, sql::from_micros(Some(at))?))).collect())
 }
 
 /// Scopes whose answers are not believed: the table, and which of it.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::conditions::{Condition, Holding, Look};
+use super::conditions::{Condition, Holding, LONG_BEHIND, Look};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{ALERTS, State};
 use crate::status::Health;
@@ -23,6 +23,8 @@ pub(crate) struct Known {
     holding: BTreeMap<Condition, Held>,
     /// Changes of closed months were told up to here, in microseconds since 1970.
     restated_until: Option<i64>,
+    /// Tables of which something fails, and since when that was seen at each look.
+    failing: BTreeMap<String, Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +95,7 @@ impl Known {
 
     /// What is known after a look, and what is to be told of it. What was not told stays to be told.
     pub(super) fn seeing(mut self, look: &Look, now: Timestamp) -> (Known, Vec<Message>) {
+        let look = &self.with_what_fails(look, now);
         let mut messages = Vec::new();
         for (condition, holding) in &look.holding {
             let new = Held { since: now, told_at: None, told: BTreeSet::new() };
@@ -140,6 +143,32 @@ impl Known {
             }
         }
         (self, messages)
+    }
+
+    /// The look, with what has failed for long: the last try counts, so that what failed before a daemon was away for a
+    /// night has not failed all the while.
+    fn with_what_fails(&mut self, look: &Look, now: Timestamp) -> Look {
+        let mut look = look.clone();
+        let Some(failing) = &look.failing else {
+            look.unknown.insert(Condition::Failing);
+            return look;
+        };
+        self.failing.retain(|table, _| failing.contains_key(table));
+        for table in failing.keys() {
+            let since = self.failing.entry(table.clone()).or_insert(now);
+            *since = (*since).min(now);
+        }
+        let is_long = |(table, last): &(&String, &Timestamp)| {
+            self.failing.get(*table).is_some_and(|since| last.duration_since(*since) >= LONG_BEHIND)
+        };
+        let tables: Vec<String> =
+            failing.iter().filter(is_long).map(|(table, _)| table.clone()).collect();
+        look.holds(Condition::Failing, &tables, |n| {
+            let (what, have) = (counted(n, "table"), if n == 1 { "has" } else { "have" });
+            let names = tables.join(", ");
+            format!("{what} {have} failed for an hour, as a whole or in part ({names}), see sync.failures")
+        });
+        look
     }
 
     /// The same where the log is who is told: it always is.
@@ -316,6 +345,35 @@ mod tests {
         assert_eq!(messages, ["it differs (1 new)"], "it was gone meanwhile");
         let (_, messages) = told(known, &look(&[], &[]), 20_001);
         assert_eq!(messages.len(), 1, "all of it is over");
+    }
+
+    #[test]
+    fn a_table_that_fails_at_each_look_for_an_hour_of_tries_is_told() {
+        let fails = |last: &[(&str, i64)]| Look {
+            failing: Some(
+                last.iter().map(|(table, second)| ((*table).to_owned(), at(*second))).collect(),
+            ),
+            ..Look::default()
+        };
+        let (known, messages) = told(Known::default(), &fails(&[("costs", -9_000)]), 0);
+        assert_eq!(messages, [""; 0]);
+        let (known, messages) = told(known, &fails(&[("costs", 3_599), ("notes", 3_000)]), 3_600);
+        assert_eq!(messages, [""; 0]);
+        // The daemon was away, and has not tried yet.
+        let (known, messages) =
+            told(restarted(&known), &fails(&[("costs", 3_599), ("notes", 3_000)]), 90_000);
+        assert_eq!(messages, [""; 0]);
+        let (known, messages) = told(known, &fails(&[("costs", 90_001)]), 90_010);
+        assert_eq!(
+            messages,
+            ["1 table has failed for an hour, as a whole or in part (costs), see sync.failures"]
+        );
+        let (known, messages) = told(known, &Look::of_the_end(Kind::Dead), 90_020);
+        assert_eq!(messages.len(), 1, "that it ends, and nothing else: {messages:?}");
+        let (known, messages) = told(known, &fails(&[]), 90_030);
+        assert!(messages.iter().any(|text| text.starts_with("over: tables fail ")), "{messages:?}");
+        let (_, messages) = told(known, &fails(&[("notes", 90_040)]), 90_040);
+        assert_eq!(messages, [""; 0], "it begins anew");
     }
 
     #[test]

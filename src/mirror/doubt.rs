@@ -33,6 +33,8 @@ struct Doubted {
     part: String,
     lines: i64,
     gone: i64,
+    /// Only with what other answers of the last hour lack.
+    together: bool,
     /// When the first of the equal answers came, in microseconds.
     since: i64,
 }
@@ -61,7 +63,7 @@ pub(super) fn hold(
     let doubted = query(
         conn,
         &format!(
-            "SELECT d.journal_id, d.part, d.lines, d.gone, epoch_us(m.doubted_at) \
+            "SELECT d.journal_id, d.part, d.lines, d.gone, d.together, epoch_us(m.doubted_at) \
              FROM temp.stage_doubts d JOIN sync.journal_months m ON m.table_name = {} AND {} \
              ORDER BY ALL",
             sql::text(&lines.resource.table),
@@ -73,14 +75,20 @@ pub(super) fn hold(
                 part: row.get(1)?,
                 lines: row.get(2)?,
                 gone: row.get(3)?,
-                since: row.get(4)?,
+                together: row.get(4)?,
+                since: row.get(5)?,
             })
         },
     )?;
-    for Doubted { id, part, lines: all, gone, since } in &doubted {
+    for Doubted { id, part, lines: all, gone, together, since } in &doubted {
         let table = lines.resource.table.clone();
+        let others = if *together {
+            ", and answers of the last hour together more than reconcile.max_removed"
+        } else {
+            ""
+        };
         let text = format!(
-            "the answer lacks {gone} of {all} lines that are mirrored: the month stays as it is until \
+            "the answer lacks {gone} of {all} lines that are mirrored{others}: the month stays as it is until \
              an equal answer comes source.doubt later, or the platform's sum confirms it (if they are \
              really gone, run `casemirror sync --allow-removals`)"
         );
@@ -100,10 +108,14 @@ fn lacks_too_much() -> String {
     format!("(o.gone = o.lines OR o.gone > {FEW_LINES} AND o.gone * 2 > o.lines)")
 }
 
-/// How many lines each month of `temp.old_lines` has, and how many of them its answer lacks.
-const OLD: &str = "SELECT o.journal_level, o.journal_id, o.journal_month, count(*) AS lines, \
-                     count(*) - count(p.old_row) AS gone \
-                   FROM temp.old_lines o LEFT JOIN temp.line_pairs p ON p.old_row = o.line GROUP BY ALL";
+/// How many lines each month of `temp.old_lines` has, how many of them its answer lacks, and a digest of those and of what
+/// changed: a line of the same key may have come since, and stand in the place of one that is gone.
+const OLD: &str = "\
+    SELECT o.journal_level, o.journal_id, o.journal_month, count(*) AS lines, \
+      count(*) - count(p.old_row) AS gone, sha256(string_agg(o.content, '' ORDER BY o.content) FILTER \
+        (WHERE n.content IS DISTINCT FROM o.content)) AS digest \
+    FROM temp.old_lines o LEFT JOIN temp.line_pairs p ON p.old_row = o.line \
+    LEFT JOIN temp.new_lines n ON n.line = p.new_row GROUP BY ALL";
 
 /// Whether what the months lack that are not doubted for themselves, each of them little, is too much together: the
 /// guard's rule (docs/architecture.md, "Deletion").
@@ -136,7 +148,8 @@ fn guards(
 }
 
 /// Fills `temp.stage_doubts`: the months of which a complete answer lacks all lines, or more than half
-/// and more than a few, and that nothing confirms. `any`: those that lack any line.
+/// and more than a few, and that nothing confirms. `any`: those that lack any line, too, which is confirmed by an answer
+/// that lacks the same lines, whatever else it has: a month that still moves would never have two equal ones.
 fn stage_doubts(lines: &Lines<'_>, doubt: Duration, any: bool) -> String {
     let name = sql::text(&lines.resource.table);
     let month = "journal_level, journal_id, journal_month";
@@ -159,7 +172,8 @@ fn stage_doubts(lines: &Lines<'_>, doubt: Duration, any: bool) -> String {
          new AS (SELECT {month}, sha256(string_agg(content, '' ORDER BY content)) AS digest \
            FROM temp.new_lines GROUP BY ALL) \
          SELECT c.journal_level, c.journal_id, c.journal_month, c.part, c.sent_at, o.lines, o.gone, \
-           coalesce(n.digest, 'none') AS digest, {payment} AS payment, {change} AS change, \
+           CASE WHEN {lacks_too_much} THEN coalesce(n.digest, 'none') ELSE 'without ' || o.digest END AS digest, \
+           NOT {lacks_too_much} AS together, {payment} AS payment, {change} AS change, \
            {price} AS price \
          FROM temp.stage_months c JOIN old o ON {of_old} LEFT JOIN new n ON {of_new} \
          WHERE c.complete AND c.was_read AND NOT c.not_found \

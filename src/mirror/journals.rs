@@ -103,7 +103,9 @@ pub(super) fn apply(
             for (table, _) in &back {
                 levels::forget_moments(conn, table, now)?;
             }
-            guard::note_removed(conn, &resource.table, of_lines.merged.deleted, now)?;
+            if let Some(limits) = settings.limits(now) {
+                guard::note_removed(conn, &resource.table, of_lines.merged.deleted, limits.now)?;
+            }
             note(conn, resource, of_lines, outcome)?;
             if let (Some(table), Some(merged)) = (notes_of, of_notes) {
                 note(conn, table, merged, outcome)?;
