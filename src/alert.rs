@@ -114,7 +114,9 @@ impl Watch {
                 let last = self.unkept.clone().or_else(|| self.known.clone());
                 // What was told before this process is in the store, and stays so.
                 keeps = last.is_some();
-                (last.unwrap_or_default(), Look::of_the_end(why))
+                let last = last.unwrap_or_default();
+                let look = last.ending(why);
+                (last, look)
             }
             (looked, _) => looked?,
         };

@@ -48,20 +48,6 @@ pub(crate) enum Condition {
     Stopped,
 }
 
-impl Condition {
-    const ALL: [Condition; 9] = [
-        Condition::Difference,
-        Condition::Sum,
-        Condition::Doubt,
-        Condition::Feed,
-        Condition::Disk,
-        Condition::Failing,
-        Condition::Published,
-        Condition::Parquet,
-        Condition::Stopped,
-    ];
-}
-
 /// What is said of a condition that holds, and of what it is made up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Holding {
@@ -159,15 +145,8 @@ impl Look {
         Ok(look)
     }
 
-    /// That the daemon cannot go on, where the store cannot be read: of nothing else anything is known.
-    pub(super) fn of_the_end(why: Kind) -> Look {
-        let unknown = Condition::ALL.into_iter().filter(|of| *of != Condition::Stopped).collect();
-        let mut look = Look { unknown, ..Look::default() };
-        look.says_it_ends(Some(why));
-        look
-    }
-
-    fn says_it_ends(&mut self, ends: Option<Kind>) {
+    /// That the daemon cannot go on, where `ends` says so.
+    pub(super) fn says_it_ends(&mut self, ends: Option<Kind>) {
         self.holds(Condition::Stopped, ends.iter().map(|_| ""), |_| {
             let why = ends.map_or("", why_it_ends);
             format!("the daemon cannot go on and has stopped: {why} (its log has more)")

@@ -93,6 +93,14 @@ impl Known {
             .map_err(|e| Error::caused(Kind::Internal, "cannot keep what was told", e))
     }
 
+    /// That the daemon cannot go on, where the store cannot be read: of what holds otherwise nothing is known.
+    pub(super) fn ending(&self, why: Kind) -> Look {
+        let others = self.holding.keys().filter(|of| **of != Condition::Stopped);
+        let mut look = Look { unknown: others.copied().collect(), ..Look::default() };
+        look.says_it_ends(Some(why));
+        look
+    }
+
     /// What is known after a look, and what is to be told of it. What was not told stays to be told.
     pub(super) fn seeing(mut self, look: &Look, now: Timestamp) -> (Known, Vec<Message>) {
         let look = &self.with_what_fails(look, now);
@@ -368,7 +376,8 @@ mod tests {
             messages,
             ["1 table has failed for an hour, as a whole or in part (costs), see sync.failures"]
         );
-        let (known, messages) = told(known, &Look::of_the_end(Kind::Dead), 90_020);
+        let ending = known.ending(Kind::Dead);
+        let (known, messages) = told(known, &ending, 90_020);
         assert_eq!(messages.len(), 1, "that it ends, and nothing else: {messages:?}");
         let (known, messages) = told(known, &fails(&[]), 90_030);
         assert!(messages.iter().any(|text| text.starts_with("over: tables fail ")), "{messages:?}");
@@ -379,7 +388,8 @@ mod tests {
     #[test]
     fn that_it_ends_is_told_where_nothing_else_is_known() {
         let (known, _) = told(Known::default(), &look(&[Condition::Feed], &[]), 1);
-        let (known, messages) = told(known, &Look::of_the_end(Kind::StoreDown), 2);
+        let ending = known.ending(Kind::StoreDown);
+        let (known, messages) = told(known, &ending, 2);
         assert_eq!(messages.len(), 1, "{messages:?}");
         assert!(messages[0].contains("has stopped: its store is not open"), "{messages:?}");
         let (_, messages) = told(restarted(&known), &look(&[], &[]), 3);

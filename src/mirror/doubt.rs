@@ -54,6 +54,7 @@ pub(super) fn hold(
     let failed = |e| db(&format!("cannot doubt an answer of {}", lines.resource.table), e);
     // Commits follow one another, also after the clock was set back; a doubt lasts by the clock.
     let now = now.min(Timestamp::now());
+    conn.execute_batch(OLD_MONTHS).map_err(failed)?;
     let guards = guards(conn, settings, lines, now)?;
     conn.execute_batch(&stage_doubts(lines, settings.doubt, guards)).map_err(failed)?;
     if scalar_i64(conn, "SELECT count(*) FROM temp.stage_doubts")? == 0 {
@@ -108,9 +109,11 @@ fn lacks_too_much() -> String {
     format!("(o.gone = o.lines OR o.gone > {FEW_LINES} AND o.gone * 2 > o.lines)")
 }
 
-/// How many lines each month of `temp.old_lines` has, how many of them its answer lacks, and a digest of those and of what
-/// changed: a line of the same key may have come since, and stand in the place of one that is gone.
-const OLD: &str = "\
+/// Fills `temp.old_months`: how many lines each month of `temp.old_lines` has, how many of them its answer lacks, and a
+/// digest of those and of what changed: a line of the same key may have come since, and stand in the place of one that is
+/// gone.
+const OLD_MONTHS: &str = "\
+    CREATE OR REPLACE TEMP TABLE old_months AS \
     SELECT o.journal_level, o.journal_id, o.journal_month, count(*) AS lines, \
       count(*) - count(p.old_row) AS gone, sha256(string_agg(o.content, '' ORDER BY o.content) FILTER \
         (WHERE n.content IS DISTINCT FROM o.content)) AS digest \
@@ -129,7 +132,7 @@ fn guards(
     let gone = scalar_i64(
         conn,
         &format!(
-            "SELECT coalesce(sum(o.gone), 0)::BIGINT FROM ({OLD}) o \
+            "SELECT coalesce(sum(o.gone), 0)::BIGINT FROM temp.old_months o \
              JOIN temp.stage_months c ON {} \
              WHERE c.complete AND c.was_read AND NOT c.not_found AND NOT {}",
             same_month("o", "c"),
@@ -168,14 +171,13 @@ fn stage_doubts(lines: &Lines<'_>, doubt: Duration, any: bool) -> String {
     };
     format!(
         "CREATE OR REPLACE TEMP TABLE stage_doubts AS \
-         WITH old AS ({OLD}), \
-         new AS (SELECT {month}, sha256(string_agg(content, '' ORDER BY content)) AS digest \
+         WITH new AS (SELECT {month}, sha256(string_agg(content, '' ORDER BY content)) AS digest \
            FROM temp.new_lines GROUP BY ALL) \
          SELECT c.journal_level, c.journal_id, c.journal_month, c.part, c.sent_at, o.lines, o.gone, \
            CASE WHEN {lacks_too_much} THEN coalesce(n.digest, 'none') ELSE 'without ' || o.digest END AS digest, \
            NOT {lacks_too_much} AS together, {payment} AS payment, {change} AS change, \
            {price} AS price \
-         FROM temp.stage_months c JOIN old o ON {of_old} LEFT JOIN new n ON {of_new} \
+         FROM temp.stage_months c JOIN temp.old_months o ON {of_old} LEFT JOIN new n ON {of_new} \
          WHERE c.complete AND c.was_read AND NOT c.not_found \
            AND ({lacks_too_much} OR {any} AND o.gone > 0); \
          DELETE FROM temp.stage_doubts d WHERE EXISTS (SELECT 1 FROM sync.journal_months m \

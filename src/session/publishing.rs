@@ -126,11 +126,11 @@ impl Session {
         let before = publish::identity(&self.config.publish.database);
         let (began, published) = (Instant::now(), self.publish_as_asked(forms, when).await);
         // What failed after the file was replaced does not keep it from anybody.
-        let is_replaced = match (before, publish::identity(&self.config.publish.database)) {
-            (Ok(before), Ok(now)) => before != now,
-            _ => false,
+        let is_replaced = || {
+            let now = publish::identity(&self.config.publish.database);
+            matches!((&before, &now), (Ok(before), Ok(now)) if before != now)
         };
-        let why = published.as_ref().err().filter(|_| !is_replaced);
+        let why = published.as_ref().err().filter(|_| !is_replaced());
         if let Err(error) = self.note_lag_of_database(why).await {
             tracing::debug!(reason = error.chain(), "since when publishing fails is not noted");
         }
