@@ -127,7 +127,8 @@ impl Extractor {
             }
         }
         failpoint::hit("answer-received");
-        let Parts { records, complete, sent_at } = parts;
+        let sent_at = parts.sent_at_of(resource);
+        let Parts { records, complete, .. } = parts;
         let is_whole = complete && missing.is_empty() && may_be_known_again(resource);
         let (records, digest) = if is_whole {
             let reading = self.reading(resource);
@@ -153,7 +154,7 @@ impl Extractor {
                 part: String::new(),
                 version,
                 complete,
-                sent_at: sent_at.unwrap_or_else(Timestamp::now),
+                sent_at,
                 dated_at: None,
                 digest: digest.filter(|_| decoded.is_clean()),
                 hint: None,
@@ -181,8 +182,8 @@ impl Extractor {
         let mut parts = Parts::default();
         let plan = naming_plan(resource, path)?;
         self.list(resource, plan, &Params::new(), &mut parts).await?;
-        let Parts { records, complete, sent_at } = parts;
-        let sent_at = sent_at.unwrap_or_else(Timestamp::now);
+        let sent_at = parts.sent_at_of(resource);
+        let Parts { records, complete, .. } = parts;
         let field = resource.column(&each.param).and_then(|column| column.path.first());
         let scope = |id, complete| LoadedScope {
             id,
@@ -337,6 +338,7 @@ impl Extractor {
         if let Some(sent_at) = pages.sent_at() {
             parts.sent_at.get_or_insert(sent_at);
         }
+        parts.dated_at = parts.dated_at.max(date);
         if let Some(Verdict::Incomplete(why)) = pages.verdict() {
             tracing::warn!(table = resource.table, ?params, why, "an answer is incomplete");
             parts.complete = false;
@@ -434,11 +436,26 @@ struct Parts {
     complete: bool,
     /// When the first call was sent: absence counts from there.
     sent_at: Option<Timestamp>,
+    /// The latest `Date` of the service on a page of a list.
+    dated_at: Option<Timestamp>,
 }
 
 impl Default for Parts {
     fn default() -> Parts {
-        Parts { records: Vec::new(), complete: true, sent_at: None }
+        Parts { records: Vec::new(), complete: true, sent_at: None, dated_at: None }
+    }
+}
+
+impl Parts {
+    /// From when on a row that is absent leaves. Of answers that look ahead (`stays_after`) what has begun by either
+    /// clock stays: ours may be behind.
+    fn sent_at_of(&self, resource: &Resource) -> Timestamp {
+        let sent_at = self.sent_at.unwrap_or_else(Timestamp::now);
+        if resource.stays_after.is_none() {
+            return sent_at;
+        }
+        let latest = sent_at.checked_add(FARTHEST_AHEAD).unwrap_or(Timestamp::MAX);
+        self.dated_at.map_or(sent_at, |dated_at| sent_at.max(dated_at.min(latest)))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::config;
 use crate::error::Result;
 use crate::failpoint;
 use crate::scope::{FeedName, FeedState, Reader};
-use crate::source::Client;
+use crate::source::{Client, FARTHEST_BEHIND};
 use crate::ticks::Ticks;
 
 #[cfg(test)]
@@ -173,7 +173,8 @@ pub(crate) fn next_bound(state: &FeedState, overlap: Duration) -> Option<Ticks> 
 
 /// The bound after a complete poll that began at `lower`: the next one, but not behind a row that has
 /// to be asked for again. Where that row may stand at the very beginning, the bound of `before` stays,
-/// or none where there was none.
+/// or none where there was none. It never goes back by more than a clock of a service is believed to be behind: by a
+/// clock of ours that was a year behind for one poll, all would be read anew.
 fn bound_below(
     before: Option<i64>,
     next: Option<Ticks>,
@@ -185,7 +186,8 @@ fn bound_below(
         Some(low_watermark) => next.map(|next| next.min(low_watermark)),
         None => next,
     };
-    next.map(Ticks::get).or(before)
+    let earliest = before.map(|before| Ticks::new(before).earlier_by(FARTHEST_BEHIND));
+    next.map(|next| earliest.map_or(next, |earliest| next.max(earliest)).get()).or(before)
 }
 
 #[cfg(test)]
@@ -222,5 +224,13 @@ mod tests {
         assert_eq!(bound(200, Some(at(300))), Some(at(200).get()));
         assert_eq!(bound(500, Some(at(100))), Some(7), "it may stand at the beginning");
         assert_eq!(bound_below(None, Some(at(500)), Some(at(100)), at(100)), None);
+    }
+
+    #[test]
+    fn the_bound_goes_back_by_half_a_day_at_most() {
+        let year = 365 * 86_400;
+        let bound = |next| bound_below(Some(at(year).get()), Some(at(next)), None, at(year));
+        assert_eq!(bound(year - 3_600), Some(at(year - 3_600).get()));
+        assert_eq!(bound(0), Some(at(year - 43_200).get()));
     }
 }

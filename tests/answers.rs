@@ -35,6 +35,7 @@ fn bound(world: &World) -> i64 {
 
 #[rstest]
 #[case::error(CONDITIONS, garbage(ERROR))]
+#[case::error_with_an_id(CONDITIONS, garbage(r#"{"Id": 12, "Message": "An error has occurred."}"#))]
 #[case::no_field(CONDITIONS, garbage("{}"))]
 #[case::blank(CONDITIONS, garbage("\r\n"))]
 #[case::twice(CONDITIONS, garbage(r#"{"Debt": 1, "Debt": 2}"#))]
@@ -126,6 +127,7 @@ fn listed_cases_that_come_twice_do_not_stand_for_those_that_did_not_come() {
 #[case::errors(garbage(r#"[{"Message":"An error has occurred."}]"#))]
 #[case::counted(garbage(r#"{"Count": 3, "Results": []}"#))]
 #[case::reset_content(refuse(205))]
+#[case::no_content(refuse(204))]
 fn on_the_feed_an_answer_that_is_none_moves_nothing(#[case] wrong: Fault) {
     let world = mirrored(4);
     let before = bound(&world);

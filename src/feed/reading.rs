@@ -206,7 +206,7 @@ impl<'a, M: Memory> Reading<'a, M> {
         let date = self.date_of(&answer);
         self.started(&answer, date);
         let Split { records, count } =
-            records(&answer).map_err(|e| e.within(format!("{}: no list came", self.path())))?;
+            rows_of(&answer).map_err(|e| e.within(format!("{}: no list came", self.path())))?;
         let page = FeedRows { count, ..FeedRows::read(&records, self.name, self.feed.zone) };
         let dates = page.rows.iter().filter_map(|row| row.when.modified);
         self.newest = dates.chain(self.newest).max();
@@ -308,6 +308,16 @@ impl<'a, M: Memory> Reading<'a, M> {
         }
         self.feed.memory.all_are_named(self.name, self.reader).await
     }
+}
+
+/// The rows of an answer. 204 says nothing of a feed (contract, section 4): one without rows answers `[]`.
+fn rows_of(answer: &Answer) -> Result<Split<'_>> {
+    if answer.is_none() {
+        let text =
+            format!("status {} without a body, where a feed without rows has []", answer.status);
+        return Err(Error::new(Kind::BadAnswer, text));
+    }
+    records(answer)
 }
 
 /// The smallest distance between the server's clock and a `ModifiedDate`, never below 0.

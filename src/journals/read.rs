@@ -247,7 +247,7 @@ impl Calls<'_> {
     /// When it was sent, as far as the month's end goes.
     fn sent(&self, answer: &source::Answer) -> Sent {
         let end = self.scope.month.ends_at(self.extractor.zone());
-        Sent { at: answer.sent_at_by_both(end), dated_at: answer.dated_too_far_behind() }
+        Sent { at: answer.sent_at_by_both(end), dated_at: answer.server_date }
     }
 
     fn request(&self, method: source::Method) -> Result<Request> {

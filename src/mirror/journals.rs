@@ -168,7 +168,7 @@ fn stage_months(
                 let of = JournalScope::of(scope.id, &scope.part).ok_or_else(|| {
                     Error::new(Kind::Internal, format!("{} is no journal's month", scope.part))
                 })?;
-                // By both clocks, where one of them is wrong: what is frozen too early restates all that comes later.
+                // By both clocks, of which either may be ahead: what is frozen too early restates all that comes later.
                 let sent_at = scope.dated_at.map_or(scope.sent_at, |at| at.min(scope.sent_at));
                 let is_closed = sent_at >= of.month.closes_at(settings.close_day, &settings.zone);
                 appender

@@ -177,6 +177,11 @@ const MESSAGES: [&str; 14] = [
     "details",
     "reason",
 ];
+/// Whether services say what is wrong in a field of this name.
+pub(super) fn is_message(field: &str) -> bool {
+    MESSAGES.contains(&field.to_lowercase().as_str())
+}
+
 /// Those of them that hold messages by the name of the field that these are about.
 const BY_FIELD: [&str; 2] = ["errors", "modelstate"];
 
@@ -197,7 +202,7 @@ fn collect_sayings(value: &Value, taken: bool, sayings: &mut Vec<String>) {
                         .for_each(|(_, value)| collect_sayings(value, true, sayings)),
                     _ => {
                         // OData writes a message as {lang, value}.
-                        let is_message = MESSAGES.contains(&lower.as_str())
+                        let is_message = is_message(&lower)
                             || lower.contains("permission")
                             || taken && lower == "value";
                         collect_sayings(value, is_message, sayings);

@@ -14,6 +14,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::field_names::FieldNames;
+use super::refusal;
 use super::split::{describe, other_shape};
 use crate::error::{Error, Kind};
 use crate::text::{JsonText, trim_json};
@@ -301,20 +302,42 @@ impl<'de> Visitor<'de> for Record<'_, '_, 'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
         let expected = self.0.expected;
-        let mut known = expected.is_none_or(|expected| expected.fields.is_empty());
+        let any_will_do = expected.is_none_or(|expected| expected.fields.is_empty());
+        let is_alone = expected.is_some_and(|expected| expected.shape == Shape::Record);
+        let mut known = any_will_do;
+        // The field of an error's message, and whether there is a value that no error has.
+        let (mut message, mut is_data) = (None, any_will_do);
         let twice = self.0.fields(map, |scan, name, map| {
             let Some(expected) = expected else { return Ok(false) };
-            known = known || expected.fields.contains(name);
-            let Some((field, id)) = expected.asked.iter().find(|(field, _)| field == name) else {
+            let is_of_table = expected.fields.contains(name);
+            known = known || is_of_table;
+            if let Some((field, id)) = expected.asked.iter().find(|(field, _)| field == name) {
+                let value: &RawValue = map.next_value()?;
+                if !is_id(value.get(), *id) {
+                    return Err(scan.wrong(format!("was asked for {id} and has another {field}")));
+                }
+                return Ok(true);
+            }
+            // Among records of a list no error is looked for: it would cost more than all else here.
+            if !is_alone || is_data {
                 return Ok(false);
-            };
+            }
             let value: &RawValue = map.next_value()?;
-            if !is_id(value.get(), *id) {
-                return Err(scan.wrong(format!("was asked for {id} and has another {field}")));
+            if value.get() != "null" {
+                is_data = is_of_table && !is_common(name);
+                if !is_of_table && refusal::is_message(name) {
+                    message = Some(name.to_owned());
+                }
             }
             Ok(true)
         })?;
         if let Some(what) = twice {
+            return self.0.is_none(what);
+        }
+        if let Some(message) = message.filter(|_| known && !is_data) {
+            let what = format!(
+                "is an error's: beside {message} it has of its table's fields none but what errors have too"
+            );
             return self.0.is_none(what);
         }
         if known {
@@ -356,6 +379,13 @@ impl<'de> Visitor<'de> for Record<'_, '_, 'de> {
     }
 }
 
+/// Whether errors have a field of this name as well as records: what is in it does not tell them apart.
+fn is_common(field: &str) -> bool {
+    const COMMON: [&str; 8] =
+        ["Id", "Type", "Name", "Code", "Status", "Title", "Instance", "Timestamp"];
+    refusal::is_message(field) || COMMON.iter().any(|common| common.eq_ignore_ascii_case(field))
+}
+
 /// Whether a field repeats the id that was asked for, or says nothing. Ids come in quotes as well.
 fn is_id(raw: &str, id: i64) -> bool {
     raw == "null" || raw.trim_matches('"').parse() == Ok(id)
@@ -370,7 +400,7 @@ mod tests {
         Arc::new(Expected {
             table: "roles".to_owned(),
             shape,
-            fields: ["Id", "CaseId", "Name"].map(str::to_owned).into(),
+            fields: ["Id", "CaseId", "Name", "Floor"].map(str::to_owned).into(),
             asked: vec![("CaseId".to_owned(), 17)],
             pardons: false,
         })
@@ -390,6 +420,8 @@ mod tests {
     #[case::values(Shape::List, r#"["a", 1, null]"#)]
     #[case::own(Shape::List, r#"[{"CaseId": 17}, {"CaseId": "17"}, {"CaseId": null}]"#)]
     #[case::record(Shape::Record, r#"{"Id": 1, "New": 2}"#)]
+    #[case::message(Shape::Record, r#"{"Id": 1, "Message": "Call first", "Floor": 2}"#)]
+    #[case::no_message(Shape::Record, r#"{"Id": 1, "Message": null}"#)]
     #[case::none(Shape::Record, "")]
     #[case::null(Shape::Record, " null ")]
     #[case::value(Shape::Scalar, "17.5")]
@@ -407,6 +439,13 @@ mod tests {
     #[case::error_in_a_list(Shape::List, r#"[{"Id": 1}, {"Message": "An error"}]"#, "met Message")]
     #[case::error_counted(Shape::List, r#"{"Results": [{"Message": "An error"}]}"#, "met Message")]
     #[case::error(Shape::Record, r#"{"Message": "An error"}"#, "met Message")]
+    #[case::error_with_an_id(Shape::Record, r#"{"Id": 1, "Message": "An error"}"#, "is an er")]
+    #[case::error_by_the_id(Shape::Record, r#"{"CaseId": 17, "detail": "An error"}"#, "is an er")]
+    #[case::error_without_values(
+        Shape::Record,
+        r#"{"Message": "An error", "Floor": null}"#,
+        "is an er"
+    )]
     #[case::no_field(Shape::Record, "{}", "no field at all")]
     #[case::list(Shape::Record, r#"[{"Id": 1}]"#, "not an object")]
     #[case::blank(Shape::Record, " ", "is empty")]
@@ -451,7 +490,7 @@ mod tests {
     fn anything_else_is_a_fault(#[case] shape: Shape, #[case] body: &str, #[case] what: &str) {
         let said = judged(shape, body);
         assert!(said.contains(what), "{said}");
-        assert!(!said.contains("error"), "no value is repeated: {said}");
+        assert!(!said.contains("An error"), "no value is repeated: {said}");
     }
 
     #[test]
