@@ -29,9 +29,12 @@ pub(crate) fn run(args: &Init, config_path: &Path) -> Result<u8> {
             io("create", path, e)
         }
     })?;
-    file.write_all(config::TEMPLATE.as_bytes())
-        .and_then(|()| file.sync_all())
-        .map_err(|e| io("write", path, e))?;
+    let written = file.write_all(config::TEMPLATE.as_bytes()).and_then(|()| file.sync_all());
+    if let Err(e) = written {
+        // Half a file would be taken for one that is not overwritten; it is this run's own.
+        let _ = std::fs::remove_file(path);
+        return Err(io("write", path, e));
+    }
     print(&format!(
         "Wrote {}. Fill in source.base_url, source.client_id and the secret, then run\n  {}\n",
         path.display(),

@@ -82,7 +82,12 @@ pub async fn run(cli: Cli) -> Result<u8> {
                 done => done,
             }
         }
-        Command::Restore(args) => restore::run(args, &offline()?).await,
+        Command::Restore(args) => {
+            // Where the store is to be has to be said: it may be gone, and nothing else shows its place.
+            let path = Some(cli.global.config_path());
+            let config = Config::load_offline(path, &cli.global.overrides(), table_names)?;
+            restore::run(args, &config).await
+        }
         command @ Command::Status(args) => match status::run(&offline()?, args) {
             Err(error) => work::forward(command, &offline()?, error, &progress()).await,
             done => done,

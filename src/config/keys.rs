@@ -122,13 +122,13 @@ declare::sections! {
     pub(crate) struct Bootstrap in bootstrap {
         /// Case resources only of cases modified since this day; "" is all.
         // In `source.time_zone`.
-        pub(crate) since: Option<Date> = optional(rules::first_day), default "";
+        pub(crate) since: Option<Date> = optional(Reader::first_day), default "";
     }
 
     /// The daemon's own DuckDB file.
     pub struct Store in store {
         /// casemirror's own DuckDB file. Nobody else should open it: publish.database is for reading.
-        pub path: PathBuf = written_path(), default "data/store.duckdb";
+        pub path: PathBuf = store_path(), default "data/store.duckdb";
 
         /// The memory that DuckDB may take, such as "400MB" or "1GB", and the most threads (0: all cores);
         /// a store below 64 MB needs one.
@@ -199,7 +199,7 @@ declare::sections! {
         pub(crate) ids: Vec<i64> = ids(), default [];
 
         /// First day ever read, fixed at the first run; "" is the start of the previous year.
-        pub(crate) since: Option<Date> = optional(rules::first_day), default "";
+        pub(crate) since: Option<Date> = optional(Reader::first_day), default "";
 
         /// Months that are read again at each scheduled sync, the current one included.
         pub(crate) trailing_months: u32 = integer(1..=120), default 3;
@@ -226,7 +226,7 @@ declare::sections! {
     /// The windows of `processing_basis_relations`.
     pub(crate) struct ProcessingBases in processing_bases {
         /// First day of the windows in which processing_basis_relations is read.
-        pub(crate) since: Date = day(), default "2018-01-01";
+        pub(crate) since: Date = first_day(), default "2018-01-01";
     }
 
     /// Which resources are mirrored.

@@ -11,6 +11,7 @@ use super::conninfo::Conninfo;
 use super::parquet_root::{BucketUrl, ParquetRoot, Provider};
 use super::places::lead_to_one;
 use super::reader::Reader;
+use super::rules;
 
 /// Names of schemas of PostgreSQL's own, and of ours: leases are kept there.
 const TAKEN: [&str; 3] = ["information_schema", "casemirror", "public"];
@@ -105,6 +106,7 @@ impl Reader {
                 self.refuse(key, CONNECTION_RULE);
                 return None;
             }
+            rules::check_origin_mode(self, key);
             return Some(LakeCatalog::Postgres(SecretString::from(connection)));
         }
         if text.contains("://") || text.starts_with("ducklake:") {
@@ -125,6 +127,10 @@ impl Reader {
                 return None;
             }
             return Some(None);
+        }
+        if !self.is_set("lake.catalog") {
+            self.refuse(key, "lake.catalog must be set, too: there is no lake without it");
+            return None;
         }
         let text = self.text(key, DATA_RULE)?;
         let data = if BucketUrl::is_one(&text) {

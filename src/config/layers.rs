@@ -264,14 +264,20 @@ fn variable_name(key: &str) -> String {
 }
 
 /// Whether a variable has our prefix without being a setting: those of the test suite, and those
-/// that Kubernetes gives every container when a service is called `casemirror`.
+/// that Kubernetes gives every container when the name of a service begins with `casemirror`, such as
+/// `CASEMIRROR_METRICS_PORT_8641_TCP_ADDR`. A key has two underscores where its dot is.
 fn is_foreign(variable: &str) -> bool {
-    let name = &variable[ENVIRONMENT_PREFIX.len()..];
-    TEST_VARIABLES.contains(&variable)
-        || name == "SERVICE_HOST"
-        || name == "PORT"
-        || name.starts_with("SERVICE_PORT")
-        || name.starts_with("PORT_")
+    let name = format!("_{}", &variable[ENVIRONMENT_PREFIX.len()..]);
+    let is_of_a_port = |(_, rest): (usize, &str)| {
+        let mut words = rest["_PORT_".len()..].split('_');
+        words.next().is_some_and(|port| port.parse::<u16>().is_ok())
+            && words.next().is_some_and(|protocol| ["TCP", "UDP", "SCTP"].contains(&protocol))
+    };
+    let is_of_a_service = name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_PORT")
+        || name.contains("_SERVICE_PORT")
+        || name.match_indices("_PORT_").map(|(at, _)| (at, &name[at..])).any(is_of_a_port);
+    TEST_VARIABLES.contains(&variable) || is_of_a_service && !name[1..].contains("__")
 }
 
 /// Line and column, both from 1, of a byte in `text`.

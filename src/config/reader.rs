@@ -21,6 +21,7 @@ use super::keys;
 use super::layers::Layers;
 use super::notation::{integer, memory_bytes, named_zone, written};
 use super::parquet_root::BucketUrl;
+use super::rules;
 use super::setting::Shape;
 use super::violation::{Origin, Violation};
 use super::words::Word;
@@ -273,7 +274,13 @@ impl Reader {
     /// A path, absolute from here on.
     pub(super) fn path(&mut self, key: &str) -> Option<PathBuf> {
         let folder = self.folder.clone();
-        self.read_text(key, "must be a path", |text| absolute(&folder, text))
+        let path = self.read_text(key, "must be a path", |text| absolute(&folder, text))?;
+        // Of a shell's habit a folder would come that is called ~, beside the configuration.
+        if self.peek(key, |text| Some(text == "~" || text.starts_with("~/"))) == Some(true) {
+            self.refuse(key, "must name the folder itself: ~ stands for none here");
+            return None;
+        }
+        Some(path)
     }
 
     /// The path of something that exists; `accepts` says of what kind, `rule` in words.
@@ -313,12 +320,14 @@ impl Reader {
     /// A web address that may hold a secret, in its path or query.
     pub(super) fn secret_address(&mut self, key: &str) -> Option<SecretUrl> {
         let rule = "must be an address with http or https";
-        self.read_text(key, rule, |text| {
+        let address = self.read_text(key, rule, |text| {
             let url = Url::parse(text).ok();
             let url =
                 url.filter(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some());
             url.map(|url| SecretUrl::new(&url))
-        })
+        })?;
+        rules::check_origin_mode(self, key);
+        Some(address)
     }
 
     /// An address to listen on.
@@ -435,7 +444,7 @@ pub(super) fn with_final_slash(mut url: Url) -> Url {
 fn shown(key: &str, value: &Value) -> Option<String> {
     match keys::find(key).map(|key| key.shape) {
         None | Some(Shape::Secret) => None,
-        Some(Shape::Url) if value.as_str().is_some_and(|text| text.contains(['@', '?', '#'])) => {
+        Some(Shape::Url) if value.as_str().is_none_or(|text| text.contains(['@', '?', '#'])) => {
             None
         }
         Some(_) => Some(written(value)),

@@ -41,17 +41,6 @@ pub(super) fn base_url(r: &mut Reader, key: &str) -> Option<Url> {
     Some(url)
 }
 
-/// The day from which something is read.
-pub(super) fn first_day(r: &mut Reader, key: &str) -> Option<Date> {
-    let day = r.day(key)?;
-    // Of a typed year nobody would hear: nothing is missing from a mirror that is to have nothing.
-    if day > Zoned::now().date().saturating_add(1.day()) {
-        r.cautions
-            .push(format!("{key} = {day} lies in the future: nothing is read of the time before"));
-    }
-    Some(day)
-}
-
 /// Tables are named that there are.
 pub(super) fn tables_are_there(r: &mut Reader, tables: TableNames) {
     let named = ["resources.disable", "history.tables"]
@@ -81,6 +70,13 @@ pub(crate) fn is_this_machine(url: &Url) -> bool {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
+    }
+}
+
+/// A file of the configuration that holds `key` and that others may read is told.
+pub(super) fn check_origin_mode(r: &mut Reader, key: &str) {
+    if let Origin::File { path, .. } = r.origin(key) {
+        check_mode(r, key, Path::new(&path));
     }
 }
 
@@ -138,9 +134,7 @@ pub(super) fn client_secret(r: &mut Reader, inline: &str) -> Option<SecretString
                      source.client_secret_file names a file that holds it",
                 )
             })?;
-            if let Origin::File { path, .. } = r.origin(inline) {
-                check_mode(r, inline, Path::new(&path));
-            }
+            check_origin_mode(r, inline);
             Some(SecretString::from(secret))
         }
     }
@@ -189,6 +183,21 @@ const REPLACED: [(&str, &str); 4] = [
     ("publish.parquet", "/closings"),
 ];
 
+/// Whether DuckDB finds a file of `key` again under its name.
+fn duckdb_takes(key: &str, path: &Path) -> Result<(), String> {
+    let is_of_duckdb =
+        ["store.path", "publish.database", "publish.views", "lake.catalog"].contains(&key);
+    if is_of_duckdb && path.as_os_str().as_encoded_bytes().contains(&b'?') {
+        // Its log would be called otherwise than all who look for one think.
+        let shown = path.display();
+        return Err(format!("must have no ? in it, which ends the name for DuckDB: {shown}"));
+    }
+    if key == "store.path" && path.is_dir() {
+        return Err(format!("must be a file, and {} is a folder", path.display()));
+    }
+    Ok(())
+}
+
 impl Reader {
     /// A key that is only needed to log in: commands that never call the platform do not look at
     /// it, and have `offline` in its place.
@@ -227,6 +236,10 @@ impl Reader {
     /// [`REPLACED`].
     pub(super) fn written_path(&mut self, key: &str) -> Option<PathBuf> {
         let path = self.path(key)?;
+        if let Err(rule) = duckdb_takes(key, &path) {
+            self.refuse(key, rule);
+            return None;
+        }
         let at = WRITTEN.iter().position(|(written, _)| *written == key)?;
         let (earlier, own) = (&WRITTEN[..at], WRITTEN[at].1);
         for (other, endings) in earlier {
@@ -255,6 +268,29 @@ impl Reader {
             }
         }
         Some(path)
+    }
+
+    /// The day from which something is read.
+    pub(super) fn first_day(&mut self, key: &str) -> Option<Date> {
+        let day = self.day(key)?;
+        // Of a typed year nobody would hear: nothing is missing from a mirror that is to have nothing.
+        if day > Zoned::now().date().saturating_add(1.day()) {
+            self.cautions.push(format!(
+                "{key} = {day} lies in the future: nothing is read of the time before"
+            ));
+        }
+        Some(day)
+    }
+
+    /// `store.path`. A link to the store is followed: what stands beside the store has one place, whoever names it
+    /// in which way.
+    pub(super) fn store_path(&mut self, key: &str) -> Option<PathBuf> {
+        let path = self.written_path(key)?;
+        if !path.is_symlink() {
+            return Some(path);
+        }
+        let found = std::fs::canonicalize(&path);
+        found.map_err(|e| self.refuse(key, format!("{} is a link: {e}", path.display()))).ok()
     }
 
     /// `publish.parquet`: a folder that casemirror writes, or an address of an object store.

@@ -281,8 +281,16 @@ fn variables_of_the_test_suite_and_of_kubernetes_are_no_settings() {
         ("CASEMIRROR_SERVICE_PORT_HTTP", "8640"),
         ("CASEMIRROR_PORT", "tcp://10.0.0.1:8640"),
         ("CASEMIRROR_PORT_8640_TCP_ADDR", "10.0.0.1"),
+        ("CASEMIRROR_WEBHOOKS_SERVICE_HOST", "10.0.0.2"),
+        ("CASEMIRROR_WEBHOOKS_PORT", "tcp://10.0.0.2:8641"),
+        ("CASEMIRROR_WEBHOOKS_PORT_8641_TCP", "tcp://10.0.0.2:8641"),
+        ("CASEMIRROR_STATUS_PAGE_SERVICE_PORT_HTTP", "8640"),
     ];
     folder.load(&foreign, &[]).unwrap();
+    for misspelt in ["CASEMIRROR_FEED_POLL", "CASEMIRROR_SERVE__PORT", "CASEMIRROR_EXPORT_TO"] {
+        let text = folder.load(&[(misspelt, "1")], &[]).unwrap_err().chain();
+        assert!(text.contains("there is no such key"), "{misspelt}: {text}");
+    }
 }
 
 #[test]

@@ -13,6 +13,14 @@ fn an_address_that_may_hold_a_secret_is_not_shown(#[case] address: &str) {
 }
 
 #[test]
+fn an_address_of_another_type_is_not_shown_either() {
+    let folder = Folder::with("[source]\nbase_url = [\"https://user:pa55@example.com\"]\n");
+    let text = folder.refusal(&[], &[]);
+    assert!(text.contains("source.base_url: must be an address"), "{text}");
+    assert!(!text.contains("pa55"), "{text}");
+}
+
+#[test]
 fn the_secret_of_a_file_loses_its_line_end_and_nothing_else() {
     let folder = Folder::with(
         &REQUIRED.replace("client_secret = \"s3cret\"", "client_secret_file = \"secret\""),

@@ -124,6 +124,8 @@ ids = [3, 3]
     "must be another file than publish.database"
 )]
 #[case("feed", "ledger = \"data/store.duckdb\"", "must be another file than store.path")]
+#[case("store", "path = \"~/store.duckdb\"", "must name the folder itself: ~ stands for none here")]
+#[case("lake", "data = \"lake\"", "lake.catalog must be set, too: there is no lake without it")]
 #[case("publish", "keep_snapshots = 0", "must be a whole number from 1 to 10000")]
 #[case(
     "schedule",
@@ -297,12 +299,21 @@ fn what_is_dangerous_is_told_and_allowed() {
     }
     assert!(!told.contains("hunter2"), "{told}");
     let from = |day: &str| {
-        let keys = format!("[journals]\nsince = \"{day}\"\n[bootstrap]\nsince = \"{day}\"\n");
+        let section = |name: &str| format!("[{name}]\nsince = \"{day}\"\n");
+        let keys = ["journals", "bootstrap", "processing_bases"].map(section).concat();
         cautions(text("https://api.example.com/", inline) + &keys, 0o600)
     };
     assert_eq!(from("2024-03-01"), "");
-    for key in ["journals.since", "bootstrap.since"] {
+    for key in ["journals.since", "bootstrap.since", "processing_bases.since"] {
         assert!(from("2099-01-01").contains(&format!("{key} = 2099-01-01 lies in the future")));
+    }
+    folder.write("key", "hunter2");
+    for keys in [
+        "[lake]\ncatalog = \"postgres:host=db password=hunter2\"\ndata = \"lake\"\n",
+        "[alert]\nurl = \"https://alerts.example.com/hunter2\"\n",
+    ] {
+        let told = cautions(text("https://x/", "client_secret_file = \"key\"") + keys, 0o644);
+        assert!(told.contains("casemirror.toml holds") && !told.contains("hunter2"), "{told}");
     }
     // Of a secret that stands elsewhere the mode of that file counts.
     folder.write("secret", "hunter2");
@@ -312,6 +323,25 @@ fn what_is_dangerous_is_told_and_allowed() {
         let told = cautions(text("https://x/", "client_secret_file = \"secret\""), 0o644);
         assert!(told.contains(words) && told.is_empty() == words.is_empty(), "{told}");
     }
+}
+
+#[test]
+fn the_store_is_a_file_of_which_duckdb_keeps_the_name_and_a_link_to_it_is_followed() {
+    let folder = Folder::with(REQUIRED);
+    std::fs::create_dir(folder.0.path().join("disk")).unwrap();
+    let refusal = |key: &str, value: &str| folder.refusal(&[], &[(key, value)]);
+    assert!(refusal("store.path", "disk").contains("must be a file, and DIR/disk is a folder"));
+    for key in ["store.path", "publish.database", "publish.views", "lake.catalog"] {
+        let said = refusal(key, "what?/x.duckdb");
+        assert!(said.contains("must have no ? in it") && said.contains(key), "{said}");
+    }
+    let link = folder.0.path().join("link.duckdb");
+    std::os::unix::fs::symlink("disk/real.duckdb", &link).unwrap();
+    assert!(refusal("store.path", "link.duckdb").contains("link.duckdb is a link: No such file"));
+    folder.write("disk/real.duckdb", "");
+    let config = folder.load(&[], &[("store.path", "link.duckdb")]).unwrap();
+    let real = folder.0.path().canonicalize().unwrap().join("disk/real.duckdb");
+    assert_eq!(config.store.path, real);
 }
 
 #[test]
