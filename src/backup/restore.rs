@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::durable::{self, Replacement};
 use crate::error::{self, Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{self, Described};
+use crate::mirror::{self, Described, Founding};
 use crate::source;
 
 /// What was restored, and where.
@@ -28,6 +28,7 @@ pub(crate) struct Restored {
 ///
 /// # Errors
 /// `Usage` where there is a store already, or what is left of one, and for a file that is no backup;
+/// `StoreLocked` where somebody else makes a store there at the same time;
 /// `StoreNewer` for a backup or a store of a later version; `Io` for a damaged one; `DiskFull`, `Io`, `Store`.
 /// Nothing is restored then.
 pub(crate) fn restore(config: &Config, file: &Path) -> Result<Restored> {
@@ -39,11 +40,12 @@ pub(crate) fn restore(config: &Config, file: &Path) -> Result<Restored> {
         _ => error::io("read", file, e),
     })?;
     check_empty(path)?;
-    let mut copy = None;
+    let (mut copy, mut founding) = (None, None);
     let (about, beside) = archive::read(file, backup, |about, beside| {
         mirror::check_not_newer(file, about.store_format)?;
         check_secrets(path, beside)?;
-        let (replacement, to) = begin(path)?;
+        let (alone, replacement, to) = begin(path)?;
+        founding = Some(alone);
         let place = replacement.path().to_owned();
         copy = Some(replacement);
         failpoint::hit("restore-begun");
@@ -69,6 +71,7 @@ pub(crate) fn restore(config: &Config, file: &Path) -> Result<Restored> {
     place_secrets(path, &beside)?;
     failpoint::hit("secrets-placed");
     copy.finish_as(path)?;
+    drop(founding);
     failpoint::hit("store-placed");
     Ok(Restored { store: path.clone(), about })
 }
@@ -112,16 +115,20 @@ fn occupied(taken: &Path) -> Error {
     )
 }
 
-/// Where the store is written to, beside its place, when what earlier ones have left is gone.
-fn begin(path: &Path) -> Result<(Replacement, File)> {
+/// Where the store is written to, beside its place, when what earlier ones have left is gone. While the first of what
+/// it returns is held, nobody else makes a store there.
+fn begin(path: &Path) -> Result<(Founding, Replacement, File)> {
     if let Some(folder) = path.parent() {
         durable::make_private_folder(folder).map_err(|e| error::io("create", folder, e))?;
     }
+    let founding = Founding::of_backup(path)?;
+    // One may have been made before that.
+    check_empty(path)?;
     durable::remove_stale_of(path)?;
     durable::remove_stale_of(&mirror::secrets_file(path))?;
     let replacement = Replacement::of(path)?;
     let to = durable::create_private(replacement.path())?;
-    Ok((replacement, to))
+    Ok((founding, replacement, to))
 }
 
 fn place_secrets(path: &Path, beside: &Beside) -> Result<()> {

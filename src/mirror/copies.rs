@@ -7,9 +7,10 @@ use std::path::Path;
 use duckdb::{AccessMode, Connection};
 
 use super::log::Bounds;
-use super::open::{check_format, connect, is_there, no_store, no_store_of_ours};
+use super::open::{check_format, is_there, no_store, no_store_of_ours};
 use super::schema::{self, FORMAT};
 use super::secrets;
+use super::storage::connect;
 use crate::config::{self, Config};
 use crate::durable;
 use crate::error::{self, Error, Kind, Result};

@@ -11,8 +11,8 @@ use std::path::Path;
 
 use duckdb::Connection;
 
-use super::open::BLOCK_BYTES;
 use super::schema;
+use super::storage::BLOCK_BYTES;
 use crate::config::Config;
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Kind, Result};

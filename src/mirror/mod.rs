@@ -26,6 +26,7 @@ mod first_load;
 mod first_reads;
 mod forecast;
 mod forgetting;
+mod founding;
 mod freshness;
 mod guard;
 mod held_file;
@@ -59,6 +60,7 @@ mod seen;
 mod stale_marks;
 mod state;
 mod statuses;
+mod storage;
 mod suspects;
 mod threads;
 mod transactions;
@@ -91,6 +93,7 @@ pub(crate) use erasure::{
     stay_in_snapshots,
 };
 pub(crate) use forgetting::Taken;
+pub(crate) use founding::Founding;
 pub(crate) use freshness::Freshness;
 pub(crate) use guard::guarded;
 pub(crate) use held_file::HeldFile;

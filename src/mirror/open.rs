@@ -10,14 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
-use duckdb::{AccessMode, Config as DuckConfig, Connection};
+use duckdb::{AccessMode, Connection};
 
 use super::differences::{described, differences, disabled};
 use super::forgetting::{self, Taken, forgotten};
+use super::founding::Founding;
 use super::log::Bounds;
 use super::overlay::{self, Overlay};
 use super::schema::{self, FORMAT};
-use super::threads::{self, Threads};
+use super::storage::{connect, is_of_earlier_storage, open_error, raised};
+use super::threads::Threads;
 use super::{Residue, Store, align, erasure, secrets};
 use crate::catalog::Catalog;
 use crate::config;
@@ -25,11 +27,6 @@ use crate::decode::Privacy;
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Kind, Result};
 use crate::sql::{self, db};
-
-/// Size of a block of a new store, in bytes. DuckDB's own 262,144 make small tables cost much: every
-/// column of every table takes a block and a buffer. From 32,768 down, large tables are compressed
-/// worse.
-pub(super) const BLOCK_BYTES: &str = "65536";
 
 /// What a store is opened for by what writes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,7 +151,9 @@ fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Resul
         durable::make_private_folder(folder).map_err(|e| error::io("create", folder, e))?;
     }
     let began_at = SystemTime::now();
-    let root = connect(&config.store, path, AccessMode::Automatic)?;
+    let founding = if path.exists() { None } else { Some(Founding::of_new(path)?) };
+    let mut root = connect(&config.store, path, AccessMode::Automatic)?;
+    drop(founding);
     remove_spilled(path, began_at)?;
     let file = OnceLock::new();
     let format = schema::format(&root)?;
@@ -180,6 +179,9 @@ fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Resul
             let _ = file.set(store);
         }
         (Some(format), Writing::Applying) => check_format(path, format)?,
+    }
+    if writing == Writing::Applying && is_of_earlier_storage(&root)? {
+        root = raised(root, &config.store)?;
     }
     let key = schema::prepare(&root, config, catalog, |known| secrets::hash_key(path, known))?;
     Ok(Opened { root, key, file })
@@ -347,7 +349,7 @@ fn copy_of(path: &Path, format: i64) -> PathBuf {
 }
 
 /// Where DuckDB puts what it has no memory for.
-fn spill_of(store: &Path) -> PathBuf {
+pub(super) fn spill_of(store: &Path) -> PathBuf {
     durable::with_suffix(store, ".tmp")
 }
 
@@ -417,63 +419,4 @@ fn keep_a_copy(root: &Connection, mut store: &File, path: &Path, format: i64) ->
          and may be removed when all is well"
     );
     Ok(())
-}
-
-pub(super) fn connect(
-    settings: &config::Store,
-    path: &Path,
-    mode: AccessMode,
-) -> Result<Connection> {
-    let options = DuckConfig::default()
-        .access_mode(mode)
-        .and_then(|o| o.max_memory(&settings.memory_limit))
-        .and_then(|o| o.enable_autoload_extension(false))
-        .and_then(|o| o.with("autoinstall_known_extensions", "false"))
-        .and_then(|o| o.with("preserve_insertion_order", "false"))
-        .and_then(|o| o.with("checkpoint_threshold", Bounds::of(&settings.memory_limit).log()))
-        .and_then(|o| o.with("default_block_size", BLOCK_BYTES))
-        .and_then(|o| o.threads(threads::FEW as i64))
-        .map_err(|e| db("cannot set DuckDB's options", e))?;
-    let connection = Connection::open_with_flags(path, options).map_err(|e| open_error(path, e))?;
-    // A store must not grow on whatever disk the process was started from.
-    let spill = spill_of(&settings.path).display().to_string();
-    connection
-        .execute_batch(&format!("SET temp_directory = {}; SET TimeZone = 'UTC'", sql::text(&spill)))
-        .or_else(|e| {
-            // Without ICU there is no time zone to set, and none is needed.
-            if e.to_string().contains("TimeZone") {
-                connection.execute_batch(&format!("SET temp_directory = {}", sql::text(&spill)))
-            } else {
-                Err(e)
-            }
-        })
-        .map_err(|e| db("cannot set the store's temporary folder", e))?;
-    Ok(connection)
-}
-
-/// DuckDB tells these cases apart only in words.
-fn open_error(path: &Path, source: duckdb::Error) -> Error {
-    let text = source.to_string();
-    let shown = path.display();
-    if text.contains("Could not set lock") || text.contains("Conflicting lock") {
-        let holder = text
-            .split("Conflicting lock is held in ")
-            .nth(1)
-            .and_then(|rest| rest.split(". See").next())
-            .and_then(|rest| rest.split(". However").next())
-            // Of a process that is dying there is no name.
-            .map_or(String::new(), |holder| {
-                let holder = holder.trim();
-                format!(" by {}", holder.strip_prefix(". ").unwrap_or(holder))
-            });
-        return Error::new(Kind::StoreLocked, format!("the store {shown} is held{holder}"));
-    }
-    if text.contains("version number") {
-        return Error::caused(
-            Kind::StoreNewer,
-            format!("the store {shown} was written by another version of DuckDB"),
-            source,
-        );
-    }
-    db(&format!("cannot open the store {shown}"), source)
 }

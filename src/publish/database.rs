@@ -141,7 +141,7 @@ struct Attachment<'a> {
 impl<'a> Attachment<'a> {
     fn of(conn: &'a Connection, path: &Path) -> Result<Attachment<'a>> {
         let path = sql::path(path)?;
-        // The default storage version is the oldest, which DuckDB 1.2 reads.
+        // It has the storage version of new stores, which DuckDB 1.2 reads.
         let attach = format!("ATTACH {path} AS {ALIAS} (ROW_GROUP_SIZE {ROW_GROUP_ROWS})");
         conn.execute_batch(&attach).map_err(|e| db("cannot create the copy of the store", e))?;
         Ok(Attachment { conn, attached: true })
