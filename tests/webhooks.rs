@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 
 use casemirror::failpoint;
-use casemirror::sandbox::{Act, Control, Facet, ListEdit, Options};
+use casemirror::sandbox::{Act, Control, Facet, Fault, ListEdit, Options, When};
 use serde_json::{Value, json};
 
 use crate::evidence::alter;
@@ -252,6 +252,41 @@ fn what_no_date_announces_is_read_because_a_webhook_names_it() {
     daemon.stop();
 }
 
+#[test]
+fn a_role_that_is_deleted_while_an_answer_with_it_is_under_way_does_not_stay() {
+    let world = patient(12);
+    let mut daemon = world.start_daemon();
+    let address = address_of(&world, &mut daemon);
+    let (path, _) = paths(&world);
+    daemon.wait_until("all is published", || is_equal(&world));
+    daemon.wait_until_idle();
+    let case_id = shown_cases(&world)[3];
+    let roles = || -> Vec<i64> {
+        let all = world.sandbox.tables(&["case_roles"]);
+        let all = all["tables"]["case_roles"].as_array().unwrap();
+        all.iter().filter(|r| r["case_id"] == case_id).filter_map(|r| r["id"].as_i64()).collect()
+    };
+    let before = roles();
+    let held = Fault::Hold { name: "roles".to_owned(), when: When::After };
+    world.sandbox.fault(fault(&format!("/api/Cases/{case_id}/Roles"), Some(1), held));
+    change(&world, case_id, Facet::RoleAdded);
+    let added = roles().into_iter().find(|id| !before.contains(id)).unwrap();
+    let told = event("InteressentCreated", &json!({"CaseId": case_id}));
+    assert_eq!(post(&address, &path, &told), 200);
+    assert!(world.wait(world.sandbox.wait_until_held("roles")), "{}", daemon.log());
+    // The answer that is held has it, and no row of ours says whose it is.
+    change(&world, case_id, Facet::RoleRemoved);
+    assert!(!roles().contains(&added), "it is the last one that goes");
+    assert_eq!(post(&address, &path, &event("InteressentDeleted", &json!({"Id": added}))), 200);
+    let queue = world.path("data/store.duckdb.hints");
+    daemon
+        .wait_until("the webhook is taken", || queue.metadata().is_ok_and(|file| file.len() == 0));
+    world.sandbox.release("roles");
+    daemon.wait_until("it is gone", || is_equal(&world));
+    daemon.stop();
+    world.assert_equal();
+}
+
 /// Without a feed of contacts nothing else says that the search showed an old row.
 #[test]
 fn a_contact_that_a_webhook_names_is_searched_again_when_the_search_may_have_lagged() {
@@ -333,8 +368,21 @@ fn events_that_no_call_reads_are_kept_once_each() {
     let link = event("HyperlinkChanged", &json!({"GeneralTextId": 6, "CaseId": 17}));
     assert_eq!(post(&address, &path, &link), 200);
     wait_until_followed(&world, &mut daemon, |world| one::<i64>(&world.published(), count) >= 3);
+    // Without a time, and with more beside it: what was told before.
+    let undated = json!({"EventType": "ChecklistItemChecked", "Payload": {"CaseId": 17, "Id": 8}});
+    assert_eq!(post(&address, &path, &undated), 200);
+    wait_until_followed(&world, &mut daemon, |world| one::<i64>(&world.published(), count) >= 4);
+    let more = event("ChecklistItemChecked", &json!({"CaseId": 17, "Id": 4, "ContactId": 7}));
+    let last = event("HyperlinkChanged", &json!({"GeneralTextId": 9, "CaseId": 17}));
+    for told in [&undated, &more, &last] {
+        assert_eq!(post(&address, &path, told), 200);
+    }
+    wait_until_followed(&world, &mut daemon, |world| {
+        one::<i64>(&world.published(), "SELECT count(*) FROM main.events WHERE id = 9") == 1
+    });
+    assert_eq!(one::<i64>(&world.published(), count), 5);
     let rows = "SELECT event_type, id, case_id, epoch_us(occurred_at), received_at IS NOT NULL \
-                FROM main.events ORDER BY id";
+                FROM main.events WHERE id < 8 ORDER BY id";
     assert_eq!(
         lines(&world.published(), rows),
         [

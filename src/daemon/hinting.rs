@@ -17,13 +17,15 @@ use tokio::time::Instant;
 use super::patience::Patience;
 use super::{ends_the_daemon, poller, say_recovery, say_trouble};
 use crate::cycle::Signals;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hints::HintQueue;
 use crate::session::Session;
 
 /// How long a hint waits for the poll that it asked for.
 const WAITS_FOR_POLL: Duration = Duration::from_secs(5);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
+/// How often deleted roles that no row has shown are looked for, while there are any.
+const ROLES_ARE_PLACED: Duration = Duration::from_secs(5);
 
 /// Polls that somebody asks for, out of their turn.
 pub(super) struct Asks {
@@ -97,13 +99,20 @@ impl Hinting {
         let mut waiting: VecDeque<Waiting> = VecDeque::new();
         let mut answered = self.asks.answered.subscribe();
         let mut patience = Patience::new(Duration::from_secs(1), LONGEST_RETRY);
+        // Of an earlier process some may wait.
+        let mut roles = Some(Instant::now());
         loop {
             let first = waiting.front().map(|first| first.until);
             tokio::select! {
                 () = self.queue.arrives() => {
                     if let Some(taken) = self.take(&mut patience).await? {
                         waiting.push_back(taken);
+                        roles.get_or_insert(Instant::now() + ROLES_ARE_PLACED);
                     }
+                }
+                () = at(roles) => {
+                    let waits = self.place_roles(&mut patience).await?;
+                    roles = waits.then(|| Instant::now() + ROLES_ARE_PLACED);
                 }
                 _ = answered.changed() => {}
                 () = at(first) => {}
@@ -134,26 +143,37 @@ impl Hinting {
             }
             Err(error) => {
                 self.queue.give_back(batch);
-                if ends_the_daemon(&error, true) {
-                    return Err(error);
-                }
-                let trouble = patience.fail(Instant::now().into_std());
-                say_trouble("following the webhooks", &error, trouble);
-                tokio::time::sleep(trouble.wait).await;
+                self.bear(error, patience).await?;
                 Ok(None)
+            }
+        }
+    }
+
+    /// Returns whether roles wait still.
+    async fn place_roles(&self, patience: &mut Patience) -> Result<bool> {
+        loop {
+            match self.session.place_roles().await {
+                Ok(waits) => return Ok(waits),
+                Err(error) => self.bear(error, patience).await?,
             }
         }
     }
 
     async fn release(&self, up_to: i64, patience: &mut Patience) -> Result<()> {
         while let Err(error) = self.session.release_hints(up_to).await {
-            if ends_the_daemon(&error, true) {
-                return Err(error);
-            }
-            let trouble = patience.fail(Instant::now().into_std());
-            say_trouble("following the webhooks", &error, trouble);
-            tokio::time::sleep(trouble.wait).await;
+            self.bear(error, patience).await?;
         }
+        Ok(())
+    }
+
+    /// Waits after what the store did not do, unless that ends the daemon.
+    async fn bear(&self, error: Error, patience: &mut Patience) -> Result<()> {
+        if ends_the_daemon(&error, true) {
+            return Err(error);
+        }
+        let trouble = patience.fail(Instant::now().into_std());
+        say_trouble("following the webhooks", &error, trouble);
+        tokio::time::sleep(trouble.wait).await;
         Ok(())
     }
 }

@@ -107,6 +107,16 @@ pub(crate) fn of_domain_events(events: &[Value], zone: &TimeZone) -> Vec<Told> {
     each_once(told)
 }
 
+/// The name of a type as it may be kept. Whatever else a sender puts there can be somebody's.
+fn shown_name(name: &str) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if name.chars().all(is_name) {
+        name.chars().take(LONGEST_NAME).collect()
+    } else {
+        "(no name)".to_owned()
+    }
+}
+
 fn told(envelope: &Value, zone: &TimeZone) -> Vec<Told> {
     let Some(name) = text_of(envelope, &["EventType"]) else {
         // As a number, which stands for nobody knows what.
@@ -117,8 +127,7 @@ fn told(envelope: &Value, zone: &TimeZone) -> Vec<Told> {
     let at = instant_of(envelope, &["EventCreatedDate"], zone);
     let payload = field(envelope, "Payload").unwrap_or(&Value::Null);
     let Some(known) = KNOWN.iter().find(|known| known.eq_ignore_ascii_case(name)) else {
-        let event_type = name.chars().take(LONGEST_NAME).collect();
-        return vec![Told::Unknown { event_type }];
+        return vec![Told::Unknown { event_type: shown_name(name) }];
     };
     let told = of_type(known, payload, envelope, at);
     // It says something else than is documented: whatever it names is read again.

@@ -46,20 +46,22 @@ pub(super) fn insert(conn: &Connection, facts: &[(Timestamp, &Fact)]) -> Result<
     }
     appender.flush().map_err(failed)?;
     let now = Timestamp::now();
-    let same = ["event_type", "id", "case_id", "contact_id", "employee_id", "office_id"]
+    // A fact is what its key says it is: one that was told again with more or less beside it, or each time without a
+    // time, is the one that is there.
+    let same = ["event_type", "id", "case_id", "occurred_at"]
         .map(|column| format!("e.{column} IS NOT DISTINCT FROM n.{column}"))
         .join(" AND ");
     let inserted = count(
         conn,
         &format!(
             "INSERT INTO main.{EVENTS} BY NAME \
-             SELECT n.* REPLACE (n.occurred_at::TIMESTAMPTZ AS occurred_at, \
-               n.received_at::TIMESTAMPTZ AS received_at), {} AS _synced_at \
-             FROM (SELECT event_type, id, case_id, contact_id, employee_id, office_id, occurred_at, \
-                     min(received_at) AS received_at FROM temp.stage_events \
-                   GROUP BY ALL) n \
-             WHERE NOT EXISTS (SELECT 1 FROM main.{EVENTS} e \
-               WHERE e.occurred_at = n.occurred_at::TIMESTAMPTZ AND {same})",
+             SELECT n.*, {} AS _synced_at \
+             FROM (SELECT event_type, id, case_id, max(contact_id) AS contact_id, \
+                     max(employee_id) AS employee_id, max(office_id) AS office_id, \
+                     occurred_at::TIMESTAMPTZ AS occurred_at, \
+                     min(received_at::TIMESTAMPTZ) AS received_at \
+                   FROM temp.stage_events GROUP BY ALL) n \
+             WHERE NOT EXISTS (SELECT 1 FROM main.{EVENTS} e WHERE {same})",
             instant(now)
         ),
     )?;

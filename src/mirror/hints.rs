@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use super::events;
 use super::state::{State, batch, count, ids, list};
+use super::unplaced_roles::Unplaced;
 use crate::catalog::{Catalog, ChangeDate, Group, Refresh, Resource};
 use crate::error::Result;
 use crate::scope::{CasePart, Hint, Told, UNKNOWN};
@@ -82,13 +83,17 @@ impl Hints<'_> {
         let state = State::new(self.conn);
         let sequence = state.sequence()? + 1;
         let mut scopes: BTreeMap<(String, i64), Timestamp> = BTreeMap::new();
-        let mut facts = Vec::new();
+        let (mut facts, mut unplaced) = (Vec::new(), Unplaced::default());
         let passed_over = self.know(told)?;
         for (at, told) in told {
             match told {
                 Told::Hint(hint) if passed_over.has(hint) => {}
                 Told::Hint(hint) => {
-                    for scope in self.scopes(catalog, hint)? {
+                    let named = self.scopes(catalog, hint)?;
+                    if let (Hint::Role { id }, true) = (hint, named.is_empty()) {
+                        unplaced.add(*id, *at);
+                    }
+                    for scope in named {
                         scopes.entry(scope).or_insert(*at);
                     }
                 }
@@ -98,6 +103,7 @@ impl Hints<'_> {
             }
         }
         self.stage(&scopes, sequence)?;
+        self.wait_for(unplaced)?;
         events::insert(self.conn, &facts)?;
         state.set_sequence(sequence)?;
         state.set_meta(TAKEN_UP_TO, &up_to.to_string())?;
@@ -105,7 +111,7 @@ impl Hints<'_> {
     }
 
     /// The scopes that a hint names, of the tables that the catalog has.
-    fn scopes(&self, catalog: &Catalog, hint: &Hint) -> Result<Vec<(String, i64)>> {
+    pub(super) fn scopes(&self, catalog: &Catalog, hint: &Hint) -> Result<Vec<(String, i64)>> {
         let of = |id: i64, which: &dyn Fn(&Resource) -> bool| -> Vec<(String, i64)> {
             let tables = catalog.resources().iter().filter(|resource| which(resource));
             tables.map(|resource| (resource.table.clone(), id)).collect()
@@ -210,7 +216,11 @@ impl Hints<'_> {
     }
 
     /// Notes the scopes that are read, each once and with the last number.
-    fn stage(&self, scopes: &BTreeMap<(String, i64), Timestamp>, sequence: i64) -> Result<()> {
+    pub(super) fn stage(
+        &self,
+        scopes: &BTreeMap<(String, i64), Timestamp>,
+        sequence: i64,
+    ) -> Result<()> {
         if scopes.is_empty() {
             return Ok(());
         }

@@ -66,6 +66,7 @@ mod threads;
 mod transactions;
 mod undescribed;
 mod unnamed;
+mod unplaced_roles;
 mod unread;
 mod unreadable;
 mod upgrade;
@@ -114,6 +115,7 @@ pub(crate) use statuses::ResourceRow;
 pub(crate) use suspects::{Asked, SuspectStep};
 pub(crate) use threads::{AllThreads, Threads};
 pub(crate) use unnamed::forget_unnamed;
+pub(crate) use unplaced_roles::Placed;
 pub(crate) use unreadable::FEED_TABLES;
 pub(crate) use verifications::{
     CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, case_subject, rows_of_month,

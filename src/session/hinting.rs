@@ -2,6 +2,8 @@
 
 use std::io::ErrorKind;
 
+use duckdb::Connection;
+use jiff::Timestamp;
 use secrecy::SecretString;
 
 use super::Session;
@@ -9,7 +11,7 @@ use crate::catalog::EVENTS;
 use crate::error::{self, Error, Kind, Result};
 use crate::failpoint;
 use crate::hints::{Batch, HintQueue, Made, path_of};
-use crate::mirror::{SUBSCRIBING_FAILED, SUBSCRIPTIONS, State, Store, webhook_token};
+use crate::mirror::{Placed, SUBSCRIBING_FAILED, SUBSCRIPTIONS, State, Store, webhook_token};
 
 /// The webhook subscriptions that were made here; none where that cannot be read.
 ///
@@ -91,6 +93,23 @@ impl Session {
         Ok(())
     }
 
+    /// Reads the cases again of deleted roles that answers under way have brought after all. Returns whether there are
+    /// roles that may come yet.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn place_roles(&self) -> Result<bool> {
+        let catalog = self.catalog.clone();
+        let place = move |conn: &Connection| {
+            State::new(conn).hints().place_roles(&catalog, Timestamp::now())
+        };
+        let Placed { released, are_waiting } = self.writer.run(place).await?;
+        if let Some(sequence) = released {
+            self.polls.notifier.notify(sequence);
+        }
+        Ok(are_waiting)
+    }
+
     /// Takes what an earlier process kept and did not take, and lets cycles plan by it.
     ///
     /// # Errors
@@ -109,6 +128,7 @@ impl Session {
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => return Err(error::io("look at", &path, e)),
         }
+        self.place_roles().await?;
         self.release_hints(i64::MAX).await
     }
 }
