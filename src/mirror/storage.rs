@@ -22,7 +22,7 @@ pub(super) const BLOCK_BYTES: &str = "65536";
 const STORAGE_VERSION: &str = "v1.2.0";
 
 /// What that format brought beside: ways of packing that the first clients of it read by their first code.
-const NOT_PACKED_BY: &str = "roaring,zstd";
+pub(super) const NOT_PACKED_BY: &str = "roaring,zstd";
 
 /// Opens the file at `path`, or a database in memory, with the settings of the store.
 ///
@@ -42,10 +42,16 @@ pub(super) fn connect(
         .and_then(|o| o.with("checkpoint_threshold", Bounds::of(&settings.memory_limit).log()))
         .and_then(|o| o.with("default_block_size", BLOCK_BYTES))
         .and_then(|o| o.with("storage_compatibility_version", STORAGE_VERSION))
-        .and_then(|o| o.with("disabled_compression_methods", NOT_PACKED_BY))
         .and_then(|o| o.threads(threads::FEW as i64))
         .map_err(|e| db("cannot set DuckDB's options", e))?;
     let connection = Connection::open_with_flags(path, options).map_err(|e| open_error(path, e))?;
+    // DuckDB opens with all of them, whatever it is told before.
+    connection
+        .execute_batch(&format!(
+            "SET GLOBAL disabled_compression_methods = {}",
+            sql::text(NOT_PACKED_BY)
+        ))
+        .map_err(|e| db("cannot set how DuckDB packs what it writes", e))?;
     // A store must not grow on whatever disk the process was started from.
     let spill = spill_of(&settings.path).display().to_string();
     connection
@@ -157,5 +163,20 @@ mod tests {
                        WHERE database_name = current_database()";
         let version: String = new.query_row(version, [], |row| row.get(0)).unwrap();
         assert_eq!(version, format!("{STORAGE_VERSION}+"));
+
+        let packed = |table: &str| {
+            let rows = format!(
+                "CREATE TABLE {table} AS SELECT CASE WHEN hash(range) % 1000 = 0 THEN range END AS id \
+                 FROM range(200000); CHECKPOINT"
+            );
+            new.execute_batch(&rows).unwrap();
+            let roaring = format!(
+                "SELECT count(*) FROM pragma_storage_info('{table}') WHERE compression = 'Roaring'"
+            );
+            sql::scalar_i64(&new, &roaring).unwrap()
+        };
+        assert_eq!(packed("of_ours"), 0);
+        new.execute_batch("SET disabled_compression_methods = ''").unwrap();
+        assert!(packed("by_itself") > 0, "DuckDB chooses otherwise by now");
     }
 }

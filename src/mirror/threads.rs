@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use duckdb::Connection;
 
+use super::storage::NOT_PACKED_BY;
 use crate::error::Result;
 use crate::sql::{self, db};
 
@@ -50,7 +51,7 @@ impl Threads {
     pub(crate) fn all<'c>(&'c self, conn: &'c Connection) -> Result<AllThreads<'c>> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if *users == 0 {
-            set(conn, self.most, "")?;
+            set(conn, self.most, NOT_PACKED_BY)?;
         }
         *users += 1;
         Ok(AllThreads { threads: self, conn })
@@ -58,7 +59,8 @@ impl Threads {
 
     fn for_small_work(&self, conn: &Connection) -> Result<()> {
         let is_small = self.store.metadata().is_ok_and(|found| found.len() < SMALL_STORE_BYTES);
-        set(conn, Some(FEW), if is_small { "fsst" } else { "" })
+        let small = format!("{NOT_PACKED_BY},fsst");
+        set(conn, Some(FEW), if is_small { &small } else { NOT_PACKED_BY })
     }
 }
 
@@ -107,8 +109,12 @@ mod tests {
         let other = conn.try_clone().unwrap();
         let now = || scalar_i64(&conn, "SELECT current_setting('threads')::BIGINT").unwrap();
         let presses = || {
-            let without = "SELECT (current_setting('disabled_compression_methods') = '')::BIGINT";
-            scalar_i64(&conn, without).unwrap() == 1
+            let without = "SELECT lower(current_setting('disabled_compression_methods'))";
+            let without: String = conn.query_row(without, [], |row| row.get(0)).unwrap();
+            for never in NOT_PACKED_BY.split(',') {
+                assert!(without.contains(never), "{without}");
+            }
+            !without.contains("fsst")
         };
         let threads = Threads::of(&conn, Some(3), &store).unwrap();
         assert!(!presses());
