@@ -139,6 +139,8 @@ impl<M: Memory> Feed<'_, M> {
             let now = Ticks::from_timestamp(Timestamp::now());
             reading.newest.map(|newest| newest.min(now).earlier_by(overlap))
         };
+        let earliest = earliest_bound(state.bound, reading.claimed, overlap);
+        let next = next.map(|next| earliest.map_or(next, |earliest| next.max(earliest)));
         state.bound = bound_below(state.bound, next, reading.low_watermark, reading.lower);
         state.next_bound = None;
         state.cursor = None;
@@ -173,8 +175,7 @@ pub(crate) fn next_bound(state: &FeedState, overlap: Duration) -> Option<Ticks> 
 
 /// The bound after a complete poll that began at `lower`: the next one, but not behind a row that has
 /// to be asked for again. Where that row may stand at the very beginning, the bound of `before` stays,
-/// or none where there was none. It never goes back by more than a clock of a service is believed to be behind: by a
-/// clock of ours that was a year behind for one poll, all would be read anew.
+/// or none where there was none.
 fn bound_below(
     before: Option<i64>,
     next: Option<Ticks>,
@@ -186,8 +187,16 @@ fn bound_below(
         Some(low_watermark) => next.map(|next| next.min(low_watermark)),
         None => next,
     };
-    let earliest = before.map(|before| Ticks::new(before).earlier_by(FARTHEST_BEHIND));
-    next.map(|next| earliest.map_or(next, |earliest| next.max(earliest)).get()).or(before)
+    next.map(Ticks::get).or(before)
+}
+
+/// How far the bound goes back at most: by the overlap, or as far as a clock of a service is believed to be behind. By a
+/// clock of ours that was a year behind for one poll, all would be read anew. Where the service's own time has not come
+/// to the bound (`claimed` is what it says), it is the bound that was wrong.
+fn earliest_bound(before: Option<i64>, claimed: Option<Ticks>, overlap: Duration) -> Option<Ticks> {
+    let before = Ticks::new(before?);
+    claimed.filter(|claimed| *claimed >= before)?;
+    Some(before.earlier_by(FARTHEST_BEHIND.max(overlap)))
 }
 
 #[cfg(test)]
@@ -227,10 +236,16 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_goes_back_by_half_a_day_at_most() {
-        let year = 365 * 86_400;
-        let bound = |next| bound_below(Some(at(year).get()), Some(at(next)), None, at(year));
-        assert_eq!(bound(year - 3_600), Some(at(year - 3_600).get()));
-        assert_eq!(bound(0), Some(at(year - 43_200).get()));
+    fn the_bound_goes_back_by_half_a_day_or_the_overlap_where_the_services_clock_has_come_to_it() {
+        let (year, day) = (365 * 86_400, 86_400);
+        let earliest = |claimed: Option<i64>, overlap_days: u64| {
+            let overlap = Duration::from_secs(overlap_days * 86_400);
+            earliest_bound(Some(at(year).get()), claimed.map(at), overlap)
+        };
+        assert_eq!(earliest(Some(year), 0), Some(at(year - day / 2)));
+        assert_eq!(earliest(Some(year + 5), 7), Some(at(year - 7 * day)));
+        assert_eq!(earliest(Some(year - 5), 0), None, "the bound lies in the future");
+        assert_eq!(earliest(None, 0), None);
+        assert_eq!(earliest_bound(None, Some(at(year)), Duration::ZERO), None);
     }
 }

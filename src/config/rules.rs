@@ -199,6 +199,11 @@ fn duckdb_takes(key: &str, path: &Path) -> Result<(), String> {
 }
 
 impl Reader {
+    /// Whether it is read for a command that never calls the platform.
+    pub(super) fn is_offline(&self) -> bool {
+        matches!(self.scope, Scope::Offline)
+    }
+
     /// A key that is only needed to log in: commands that never call the platform do not look at
     /// it, and have `offline` in its place.
     pub(super) fn for_login<T>(
@@ -290,7 +295,25 @@ impl Reader {
             return Some(path);
         }
         let found = std::fs::canonicalize(&path);
-        found.map_err(|e| self.refuse(key, format!("{} is a link: {e}", path.display()))).ok()
+        let found = found
+            .map_err(|e| self.refuse(key, format!("{} is a link: {e}", path.display())))
+            .ok()?;
+        for own in [".secrets", ".hints"] {
+            let (left, due) = (with_suffix(&path, own), with_suffix(&found, own));
+            let is_left = left.metadata().is_ok_and(|file| file.len() > 0);
+            if is_left && !due.exists() {
+                self.refuse(
+                    key,
+                    format!(
+                        "is a link, and what belongs to the store stands beside its file: move {} to {}",
+                        left.display(),
+                        due.display()
+                    ),
+                );
+                return None;
+            }
+        }
+        Some(found)
     }
 
     /// `publish.parquet`: a folder that casemirror writes, or an address of an object store.

@@ -19,6 +19,7 @@ use super::{ends_the_daemon, poller, say_recovery, say_trouble};
 use crate::cycle::Signals;
 use crate::error::{Error, Result};
 use crate::hints::HintQueue;
+use crate::mirror::Placed;
 use crate::session::Session;
 
 /// How long a hint waits for the poll that it asked for.
@@ -111,8 +112,9 @@ impl Hinting {
                     }
                 }
                 () = at(roles) => {
-                    let waits = self.place_roles(&mut patience).await?;
-                    roles = waits.then(|| Instant::now() + ROLES_ARE_PLACED);
+                    let placed = self.place_roles(&mut patience).await?;
+                    waiting.extend(placed.hinted.map(|sequence| self.waiting(sequence)));
+                    roles = placed.are_waiting.then(|| Instant::now() + ROLES_ARE_PLACED);
                 }
                 _ = answered.changed() => {}
                 () = at(first) => {}
@@ -138,8 +140,7 @@ impl Hinting {
                 self.queue.taken(batch.up_to);
                 let recovery = patience.succeed(Instant::now().into_std());
                 say_recovery("following the webhooks", recovery);
-                let until = Instant::now() + WAITS_FOR_POLL;
-                Ok(Some(Waiting { ask: self.asks.ask(), sequence, until }))
+                Ok(Some(self.waiting(sequence)))
             }
             Err(error) => {
                 self.queue.give_back(batch);
@@ -149,11 +150,19 @@ impl Hinting {
         }
     }
 
-    /// Returns whether roles wait still.
-    async fn place_roles(&self, patience: &mut Patience) -> Result<bool> {
+    /// Hints that wait from now on for a poll that is asked for.
+    fn waiting(&self, sequence: i64) -> Waiting {
+        Waiting { ask: self.asks.ask(), sequence, until: Instant::now() + WAITS_FOR_POLL }
+    }
+
+    async fn place_roles(&self, patience: &mut Patience) -> Result<Placed> {
         loop {
             match self.session.place_roles().await {
-                Ok(waits) => return Ok(waits),
+                Ok(placed) => {
+                    let recovery = patience.succeed(Instant::now().into_std());
+                    say_recovery("following the webhooks", recovery);
+                    return Ok(placed);
+                }
                 Err(error) => self.bear(error, patience).await?,
             }
         }

@@ -43,6 +43,8 @@ pub(super) struct Reading<'a, M> {
     pub(crate) dated: bool,
     /// How far the server's clock usually is ahead of ours, this reading included once it has begun.
     pub(crate) usual: Option<Usual>,
+    /// The server's time with the first answer, believed or not.
+    pub(crate) claimed: Option<Ticks>,
     /// The first answer came.
     begun: bool,
     /// The latest time that the service's clock may have shown with the last answer.
@@ -74,6 +76,7 @@ impl<'a, M: Memory> Reading<'a, M> {
             calls: 0,
             dated: false,
             usual: recalled.usual.and_then(|text| text.parse().ok()),
+            claimed: None,
             begun: false,
             latest: lower,
             newest: None,
@@ -244,6 +247,7 @@ impl<'a, M: Memory> Reading<'a, M> {
             // Where nothing is known of the clocks, a bound that is there must not be overtaken.
             let known = self.usual.or(self.state.bound.map(|_| Usual::equal(ours)));
             let believed = Usual::believed(known, date, ours);
+            self.claimed = Some(date);
             if believed < date {
                 tracing::warn!(
                     feed = self.name.as_str(),
@@ -310,7 +314,8 @@ impl<'a, M: Memory> Reading<'a, M> {
     }
 }
 
-/// The rows of an answer. 204 says nothing of a feed (contract, section 4): one without rows answers `[]`.
+/// The rows of an answer. A feed without rows answers `[]`; a 204 moves nothing (contract, section 4), and what says
+/// nothing for as long as it comes is told like all that keeps the feed from being read.
 fn rows_of(answer: &Answer) -> Result<Split<'_>> {
     if answer.is_none() {
         let text =

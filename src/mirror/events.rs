@@ -16,8 +16,8 @@ use crate::sql::{self, db, instant, instant_param, scalar_i64};
 /// New event types that are told.
 const MOST_NEW_TYPES: i64 = 1_000;
 
-/// Inserts events, each once: the platform repeats what it is not sure that we have. One without a time
-/// cannot be told from another.
+/// Inserts events, each once: the platform repeats what it is not sure that we have. Those without a time, which the
+/// platform does not send, are one by the rest of their key.
 pub(super) fn insert(conn: &Connection, facts: &[(Timestamp, &Fact)]) -> Result<()> {
     if facts.is_empty() {
         return Ok(());

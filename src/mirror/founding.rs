@@ -26,7 +26,7 @@ impl Founding {
         Founding::by(
             store,
             FlockOperation::NonBlockingLockShared,
-            "a backup is being restored there",
+            "a backup is being restored in that folder, or something published to it",
         )
     }
 
@@ -35,7 +35,7 @@ impl Founding {
     /// # Errors
     /// `StoreLocked` where another is being restored there, or a new store is made.
     pub(crate) fn of_backup(store: &Path) -> Result<Founding> {
-        let why = "another backup is being restored there, or a new store is made";
+        let why = "another backup is being restored in that folder, a new store is made, or something published to it";
         Founding::by(store, FlockOperation::NonBlockingLockExclusive, why)
     }
 

@@ -52,7 +52,10 @@ impl Bounds {
     }
 
     /// Gives DuckDB its memory, and a checkpoint's beyond it, until what is returned is dropped.
-    fn with_more_memory<'c>(&'c self, conn: &'c Connection) -> Result<Option<MoreMemory<'c>>> {
+    pub(super) fn with_more_memory<'c>(
+        &'c self,
+        conn: &'c Connection,
+    ) -> Result<Option<MoreMemory<'c>>> {
         let Some(usual) = self.memory_bytes() else { return Ok(None) };
         limit_memory(conn, &format!("{:.0}B", usual + CHECKPOINT_MEMORY))?;
         Ok(Some(MoreMemory { conn, usual: &self.memory_limit }))
@@ -60,7 +63,7 @@ impl Bounds {
 }
 
 /// What DuckDB has of it beyond the usual is given back when this is dropped.
-struct MoreMemory<'c> {
+pub(super) struct MoreMemory<'c> {
     conn: &'c Connection,
     usual: &'c str,
 }

@@ -102,12 +102,27 @@ pub(super) fn is_of_earlier_storage(root: &Connection) -> Result<bool> {
     Ok(sql::scalar_i64(root, earlier)? > 0)
 }
 
-/// Gives the store's file the format of [`STORAGE_VERSION`]; each table gets it with its next checkpoint.
+/// Gives the store's file the format of [`STORAGE_VERSION`]; each table gets it with its next checkpoint. A file that
+/// cannot be given it now is as good as before, and the next start tries again.
 pub(super) fn raised(root: Connection, settings: &config::Store) -> Result<Connection> {
-    let path = &settings.path;
     // A database that is open keeps its format, and one file is open once.
     drop(root);
+    if let Err(error) = raise(settings) {
+        tracing::warn!(
+            error = error.chain(),
+            "the store keeps the format of an earlier DuckDB, which takes more space and time; the next start tries \
+             again to give it that of {STORAGE_VERSION}"
+        );
+    }
+    connect(settings, &settings.path, AccessMode::Automatic)
+}
+
+fn raise(settings: &config::Store) -> Result<()> {
+    let path = &settings.path;
     let other = connect(settings, Path::new(":memory:"), AccessMode::Automatic)?;
+    // What is still in the log is worked in: a checkpoint like any other.
+    let bounds = Bounds::of(&settings.memory_limit);
+    let _more = bounds.with_more_memory(&other)?;
     // Only a checkpoint that has something to write writes the format. What is written leaves nothing, and where a kill
     // leaves it after all, the next raising takes it away.
     let raise = format!(
@@ -116,9 +131,7 @@ pub(super) fn raised(root: Connection, settings: &config::Store) -> Result<Conne
          FORCE CHECKPOINT store; DETACH store",
         sql::path(path)?
     );
-    other.execute_batch(&raise).map_err(|e| open_error(path, e))?;
-    drop(other);
-    connect(settings, path, AccessMode::Automatic)
+    other.execute_batch(&raise).map_err(|e| open_error(path, e))
 }
 
 #[cfg(test)]

@@ -36,8 +36,8 @@ impl Unplaced {
 /// What became of the roles that waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// The number of the hints that cycles may plan by now, where a role was placed.
-    pub(crate) released: Option<i64>,
+    /// The number of the hints of those that were placed: they wait for their release like all others.
+    pub(crate) hinted: Option<i64>,
     /// Some wait still.
     pub(crate) are_waiting: bool,
 }
@@ -53,14 +53,14 @@ impl Hints<'_> {
         self.keep(all)
     }
 
-    /// Reads the cases again of those roles of which a row came since.
+    /// Hints at the cases of those roles of which a row came since.
     ///
     /// # Errors
     /// Those of the store.
     pub(crate) fn place_roles(&self, catalog: &Catalog, now: Timestamp) -> Result<Placed> {
         let mut all = self.unplaced()?;
         if all.0.is_empty() {
-            return Ok(Placed { released: None, are_waiting: false });
+            return Ok(Placed { hinted: None, are_waiting: false });
         }
         let roles: Vec<i64> = all.0.keys().copied().collect();
         let found =
@@ -77,18 +77,18 @@ impl Hints<'_> {
         // A clock that went back leaves none for ever.
         all.0.retain(|_, at| now.duration_since(*at).unsigned_abs() < LONGEST_WAIT);
         let are_waiting = !all.0.is_empty();
-        let mut released = None;
+        let mut hinted = None;
         if !scopes.is_empty() {
             let state = State::new(self.conn);
             let sequence = state.sequence()? + 1;
             self.stage(&scopes, sequence)?;
             state.set_sequence(sequence)?;
-            released = self.release(sequence)?;
+            hinted = Some(sequence);
         }
         if !found.is_empty() || all.0.len() < waiting {
             self.keep(all)?;
         }
-        Ok(Placed { released, are_waiting })
+        Ok(Placed { hinted, are_waiting })
     }
 
     fn unplaced(&self) -> Result<Unplaced> {
@@ -100,12 +100,11 @@ impl Hints<'_> {
         })
     }
 
-    fn keep(&self, Unplaced(mut all): Unplaced) -> Result<()> {
-        while all.len() > MOST_ROLES {
-            let oldest = all.iter().min_by_key(|(_, at)| **at).map(|(role, _)| *role);
-            oldest.and_then(|role| all.remove(&role));
-        }
-        let text = serde_json::to_string(&Unplaced(all))
+    fn keep(&self, Unplaced(all): Unplaced) -> Result<()> {
+        let mut newest: Vec<_> = all.into_iter().collect();
+        newest.sort_by_key(|(_, at)| std::cmp::Reverse(*at));
+        newest.truncate(MOST_ROLES);
+        let text = serde_json::to_string(&Unplaced(newest.into_iter().collect()))
             .map_err(|e| Error::caused(Kind::Internal, "roles cannot be written down", e))?;
         State::new(self.conn).set_meta(UNPLACED, &text)
     }
@@ -133,16 +132,16 @@ mod tests {
         let told =
             [(now, Told::Hint(Hint::Role { id: 70 })), (now, Told::Hint(Hint::Role { id: 71 }))];
         state.hints().take((&catalog, false), &told, 1).unwrap();
-        let waits = Placed { released: None, are_waiting: true };
+        let waits = Placed { hinted: None, are_waiting: true };
         assert_eq!(state.hints().place_roles(&catalog, later(10)).unwrap(), waits);
 
         let role = "INSERT INTO main.case_roles (id, case_id, _synced_at) VALUES (70, 7, now())";
         conn.execute_batch(role).unwrap();
         let placed = state.hints().place_roles(&catalog, later(20)).unwrap();
-        assert!(placed.released.is_some() && placed.are_waiting, "{placed:?}");
+        assert!(placed.hinted.is_some() && placed.are_waiting, "{placed:?}");
         assert_eq!(of_case(7), 1);
         assert_eq!(state.hints().place_roles(&catalog, later(3_599)).unwrap(), waits);
-        let over = Placed { released: None, are_waiting: false };
+        let over = Placed { hinted: None, are_waiting: false };
         assert_eq!(state.hints().place_roles(&catalog, later(3_600)).unwrap(), over);
     }
 

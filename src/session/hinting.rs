@@ -93,21 +93,16 @@ impl Session {
         Ok(())
     }
 
-    /// Reads the cases again of deleted roles that answers under way have brought after all. Returns whether there are
-    /// roles that may come yet.
+    /// Hints at the cases of deleted roles that answers under way have brought after all.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) async fn place_roles(&self) -> Result<bool> {
+    pub(crate) async fn place_roles(&self) -> Result<Placed> {
         let catalog = self.catalog.clone();
         let place = move |conn: &Connection| {
             State::new(conn).hints().place_roles(&catalog, Timestamp::now())
         };
-        let Placed { released, are_waiting } = self.writer.run(place).await?;
-        if let Some(sequence) = released {
-            self.polls.notifier.notify(sequence);
-        }
-        Ok(are_waiting)
+        self.writer.run(place).await
     }
 
     /// Takes what an earlier process kept and did not take, and lets cycles plan by it.

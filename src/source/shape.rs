@@ -318,7 +318,8 @@ impl<'de> Visitor<'de> for Record<'_, '_, 'de> {
                 }
                 return Ok(true);
             }
-            // Among records of a list no error is looked for: it would cost more than all else here.
+            // Among the records of a list no error is looked for: it would cost more than all else here. Those of a page that
+            // has some that are none are judged one by one.
             if !is_alone || is_data {
                 return Ok(false);
             }

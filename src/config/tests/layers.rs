@@ -303,6 +303,9 @@ fn offline_commands_need_no_credentials_but_obey_the_rest() {
     let config = Config::load_offline(Some(&folder.path()), &[], |_| None).unwrap();
     assert_eq!(config.publish.database, folder.0.path().join("mine.duckdb"));
     assert_eq!(config.source.base_url.host_str(), Some("source.invalid"));
+    // The catalog, with its password, may be in the environment of the service alone.
+    folder.write("casemirror.toml", "[lake]\ndata = \"lake\"\n");
+    assert!(!Config::load_offline(Some(&folder.path()), &[], |_| None).unwrap().has_lake());
 }
 
 #[test]

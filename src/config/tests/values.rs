@@ -308,6 +308,8 @@ fn what_is_dangerous_is_told_and_allowed() {
         assert!(from("2099-01-01").contains(&format!("{key} = 2099-01-01 lies in the future")));
     }
     folder.write("key", "hunter2");
+    let mine = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(folder.0.path().join("key"), mine).unwrap();
     for keys in [
         "[lake]\ncatalog = \"postgres:host=db password=hunter2\"\ndata = \"lake\"\n",
         "[alert]\nurl = \"https://alerts.example.com/hunter2\"\n",
@@ -315,6 +317,9 @@ fn what_is_dangerous_is_told_and_allowed() {
         let told = cautions(text("https://x/", "client_secret_file = \"key\"") + keys, 0o644);
         assert!(told.contains("casemirror.toml holds") && !told.contains("hunter2"), "{told}");
     }
+    let open = "[lake]\ncatalog = \"postgresql://me@db/lake\"\ndata = \"lake\"\n";
+    let key = "client_secret_file = \"key\"";
+    assert_eq!(cautions(text("https://x/", key) + open, 0o644), "");
     // Of a secret that stands elsewhere the mode of that file counts.
     folder.write("secret", "hunter2");
     let file = folder.0.path().join("secret");
@@ -342,6 +347,11 @@ fn the_store_is_a_file_of_which_duckdb_keeps_the_name_and_a_link_to_it_is_follow
     let config = folder.load(&[], &[("store.path", "link.duckdb")]).unwrap();
     let real = folder.0.path().canonicalize().unwrap().join("disk/real.duckdb");
     assert_eq!(config.store.path, real);
+    folder.write("link.duckdb.secrets", "left");
+    let said = refusal("store.path", "link.duckdb");
+    assert!(said.contains("move DIR/link.duckdb.secrets to"), "{said}");
+    folder.write("disk/real.duckdb.secrets", "there");
+    folder.load(&[], &[("store.path", "link.duckdb")]).unwrap();
 }
 
 #[test]
