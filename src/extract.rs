@@ -40,8 +40,9 @@ pub(crate) struct Extractor {
     client: Client,
     catalog: Arc<Catalog>,
     context: Arc<Context>,
-    /// By table, as far as they were needed.
-    readings: Arc<Mutex<HashMap<String, Reading>>>,
+    /// By table, as far as they were needed, each with the generation of the list of forgotten persons, which is part of
+    /// it.
+    readings: Arc<Mutex<HashMap<String, (u64, Reading)>>>,
     /// Where the windows of lists by time begin.
     since: Timestamp,
 }
@@ -250,9 +251,23 @@ impl Extractor {
     pub(crate) fn reading(&self, resource: &Resource) -> Reading {
         // What is in it is whole whatever ended a thread that held it.
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
-        *readings
-            .entry(resource.table.clone())
-            .or_insert_with(|| Reading::of(&self.catalog, resource, &self.context))
+        let list = self.context.privacy.forgotten().generation();
+        match readings.get(&resource.table) {
+            Some((of, reading)) if *of == list => *reading,
+            _ => {
+                let reading = Reading::of(&self.catalog, resource, &self.context);
+                readings.insert(resource.table.clone(), (list, reading));
+                reading
+            }
+        }
+    }
+
+    /// Takes out of an answer that was kept for a while what is forgotten since.
+    ///
+    /// # Errors
+    /// `Kind::Internal`.
+    pub(crate) fn catch_up(&self, decoded: &mut Decoded) -> Result<()> {
+        decoded.catch_up(&self.context.privacy.forgotten())
     }
 
     /// What the answers of calls for `resource` have to be.

@@ -359,10 +359,20 @@ impl Resource {
     /// Whether a column says what it says whoever is forgotten: no free text; in a table about persons the name and the
     /// details of another one, who may have the same name, or share a telephone; and those of the offices.
     pub(crate) fn stays_known(&self, column: &Column) -> bool {
-        let is_name = |person: &Person| person.known_by.contains(&column.name);
-        !self.is_free_text(column)
-            || self.person.as_ref().is_some_and(is_name)
-            || self.is_own_detail(column)
+        !self.is_free_text(column) || self.is_name_of_person(column) || self.is_own_detail(column)
+    }
+
+    /// Whether a column has names of whom a row is about.
+    pub(crate) fn is_name_of_person(&self, column: &Column) -> bool {
+        self.person.as_ref().is_some_and(|person| person.known_by.contains(&column.name))
+    }
+
+    /// Whether a column of a table about persons has texts that tell of one wherever they stand: names, and values with
+    /// a class.
+    pub(crate) fn tells_of_person(&self, column: &Column) -> bool {
+        self.person.is_some()
+            && self.is_free_text(column)
+            && (column.class.is_some() || self.is_name_of_person(column))
     }
 
     /// Whether a column has contact details of whom a row is about: a person, or an office.

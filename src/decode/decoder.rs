@@ -9,6 +9,7 @@ use arrow::array::{BooleanArray, RecordBatch, StringBuilder};
 use serde_json::value::RawValue;
 
 use super::builder::ColumnBuilder;
+use super::learned::Learned;
 use super::record::{Cell, Reader, Row};
 use super::rejects::Rejects;
 use super::slots;
@@ -47,6 +48,7 @@ pub struct Decoder<'a> {
     positions: HashMap<String, i64>,
     rejects: Rejects,
     drift: BTreeMap<String, Option<String>>,
+    learned: Vec<Learned>,
     without_key: bool,
     /// Records seen, whether they became rows or not.
     records: usize,
@@ -149,6 +151,7 @@ impl<'a> Decoder<'a> {
             positions: HashMap::new(),
             rejects: Rejects::default(),
             drift: BTreeMap::new(),
+            learned: Vec::new(),
             without_key: false,
             records: 0,
             inherited: inherited.into_iter().collect(),
@@ -158,6 +161,7 @@ impl<'a> Decoder<'a> {
                 is_child: matches!(resource.group, Group::Child(_)),
                 resource: Arc::clone(resource),
                 context: context.clone(),
+                forgotten: context.privacy.forgotten(),
                 slots: slots::of(
                     resource,
                     children.iter().map(|(field, _)| field.as_str()),
@@ -187,11 +191,7 @@ impl<'a> Decoder<'a> {
             Err(why) => (Row::empty(&self.reader.resource), Some(why)),
         };
         self.give(params, &mut row);
-        if let Some(Cell::One(Value::Int(id))) = self.person_column.map(|i| &row.cells[i])
-            && self.reader.context.privacy.forgotten().has_contact(*id)
-        {
-            row.forget(&self.reader.resource);
-        }
+        self.forget(&mut row);
         for (field, example) in std::mem::take(&mut row.drift) {
             if self.drift.len() < MOST_DRIFT || self.drift.contains_key(&field) {
                 self.drift.entry(field).or_insert(example);
@@ -214,6 +214,18 @@ impl<'a> Decoder<'a> {
             row.cells[i] = Cell::One(Value::Int(place));
         }
         self.finish_row(raw, row);
+    }
+
+    /// Empties a row about a person who is forgotten, and keeps in mind what it said that is to be kept out of other
+    /// rows and is not yet.
+    fn forget(&mut self, row: &mut Row<'_>) {
+        let (resource, list) = (&self.reader.resource, &self.reader.forgotten);
+        let contact = match self.person_column.map(|i| &row.cells[i]) {
+            Some(Cell::One(Value::Int(id))) if list.has_contact(*id) => *id,
+            _ => return,
+        };
+        self.learned.extend(Learned::of(row, resource, contact, list));
+        row.forget(resource);
     }
 
     /// Fills the columns that the record itself does not decide.
@@ -407,7 +419,7 @@ impl<'a> Decoder<'a> {
             }
         }
         let wrong = |e| Error::caused(Kind::Internal, "decoded columns do not fit together", e);
-        let resource = self.reader.resource;
+        let Reader { resource, forgotten, .. } = self.reader;
         let schema = Arc::clone(&resource.schema);
         let mut arrays = Vec::with_capacity(schema.fields().len());
         for (builder, field) in self.builders.iter_mut().zip(schema.fields()) {
@@ -430,6 +442,8 @@ impl<'a> Decoder<'a> {
                 .map(|(field, example)| Drift { table: table.clone(), field, example })
                 .collect(),
             without_key: self.without_key,
+            learned: self.learned,
+            list: forgotten.generation(),
             children: self
                 .children
                 .into_iter()

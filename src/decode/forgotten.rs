@@ -86,6 +86,8 @@ pub(crate) struct Forgotten {
     texts: BTreeMap<u64, BTreeSet<std::cmp::Reverse<(u32, u64)>>>,
     /// By how many digits.
     numbers: BTreeMap<u32, BTreeSet<u64>>,
+    /// See [`Forgotten::generation`].
+    generation: u64,
 }
 
 impl Forgotten {
@@ -96,6 +98,34 @@ impl Forgotten {
             contacts: BTreeSet::new(),
             texts: BTreeMap::new(),
             numbers: BTreeMap::new(),
+            generation: 0,
+        }
+    }
+
+    /// How often this process has learned more of somebody on the list.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The list of the next generation, with these too.
+    pub(crate) fn with(&self, entries: impl IntoIterator<Item = Entry>) -> Forgotten {
+        let mut list = self.clone();
+        entries.into_iter().for_each(|entry| list.add(entry));
+        list.generation += 1;
+        list
+    }
+
+    /// Whether it is on the list.
+    pub(crate) fn has(&self, entry: Entry) -> bool {
+        match entry {
+            Entry::Contact { hash } => self.contacts.contains(&hash),
+            Entry::Number { digits, hash } => {
+                self.numbers.get(&digits).is_some_and(|all| all.contains(&hash))
+            }
+            Entry::Text { words, first, hash } => {
+                let all = self.texts.get(&first);
+                all.is_some_and(|all| all.contains(&std::cmp::Reverse((words, hash))))
+            }
         }
     }
 
@@ -175,8 +205,7 @@ impl Forgotten {
 
     /// Whether this contact is forgotten.
     pub(crate) fn has_contact(&self, id: i64) -> bool {
-        !self.contacts.is_empty()
-            && matches!(self.contact(id), Entry::Contact { hash } if self.contacts.contains(&hash))
+        !self.contacts.is_empty() && self.has(self.contact(id))
     }
 
     /// A text without what is forgotten.
@@ -205,6 +234,20 @@ impl Forgotten {
         }
         out.push_str(&text[taken..]);
         Cleared::Without(out)
+    }
+
+    /// What is left of a text.
+    pub(crate) fn text_without(&self, text: &str) -> Option<String> {
+        match self.clear(text) {
+            Cleared::Same => Some(text.to_owned()),
+            Cleared::Gone => None,
+            Cleared::Without(rest) => Some(rest),
+        }
+    }
+
+    /// What is left of a JSON value.
+    pub(crate) fn json_without(&self, raw: &str) -> String {
+        self.clear_json(raw).unwrap_or_else(|| raw.to_owned())
     }
 
     /// How many words a forgotten text has that begins here, the longest.

@@ -7,10 +7,12 @@
 
 mod builder;
 mod canonical;
+mod catching_up;
 mod cut;
 mod decoder;
 mod forgotten;
 mod hashes;
+mod learned;
 mod load;
 mod privacy;
 mod reading;
@@ -29,6 +31,7 @@ use jiff::tz::TimeZone;
 
 pub use decoder::Decoder;
 pub(crate) use forgotten::{Cleared, Entry, Forgotten, Part};
+pub(crate) use learned::{Learned, Telling};
 pub(crate) use load::{Load, LoadKind, LoadedScope};
 pub use privacy::Privacy;
 pub(crate) use reading::Reading;
@@ -84,6 +87,10 @@ pub struct Decoded {
     pub(crate) drift: Vec<Drift>,
     /// A record came without a usable key: its scope must delete nothing.
     pub(crate) without_key: bool,
+    /// What rows about forgotten persons said that was not kept out elsewhere.
+    pub(crate) learned: Vec<Learned>,
+    /// The generation of the list of forgotten persons that it was decoded with ([`Forgotten::generation`]).
+    pub(crate) list: u64,
     pub(crate) children: Vec<Decoded>,
 }
 
@@ -99,6 +106,8 @@ impl Decoded {
         self.rejects.extend(other.rejects);
         self.drift.extend(other.drift);
         self.without_key |= other.without_key;
+        self.learned.extend(other.learned);
+        self.list = self.list.min(other.list);
         for (own, others) in self.children.iter_mut().zip(other.children) {
             own.join(others)?;
         }
@@ -127,6 +136,12 @@ impl Decoded {
             all.extend(child.all_rejects());
         }
         all
+    }
+
+    /// All that was learned, children's included.
+    pub(crate) fn all_learned(&self) -> Vec<&Learned> {
+        let of_children = self.children.iter().flat_map(Decoded::all_learned);
+        self.learned.iter().chain(of_children).collect()
     }
 
     /// All drift, children's included.

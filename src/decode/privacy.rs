@@ -1,10 +1,10 @@
 //! Privacy, applied before anything is stored (docs/architecture.md, "Privacy").
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::canonical::quoted;
-use super::forgotten::{Cleared, Forgotten};
+use super::forgotten::Forgotten;
 use super::hashes::Hashes;
 use crate::catalog::{self, Class};
 use crate::config::{self, PrivacyMode};
@@ -15,7 +15,8 @@ pub struct Privacy {
     identifiers: PrivacyMode,
     contact_details: PrivacyMode,
     hashes: Hashes,
-    forgotten: Arc<Forgotten>,
+    /// Clones share it: what one learns all know.
+    forgotten: Arc<RwLock<Arc<Forgotten>>>,
 }
 
 impl std::fmt::Debug for Privacy {
@@ -34,24 +35,24 @@ impl Privacy {
             identifiers: settings.identifiers,
             contact_details: settings.contact_details,
             hashes: Hashes::new(key),
-            forgotten: Arc::new(Forgotten::nobody(key)),
+            forgotten: shared(Forgotten::nobody(key)),
         }
     }
 
     /// The same, which keeps out what is forgotten.
     pub(crate) fn forgetting(self, forgotten: Forgotten) -> Privacy {
-        Privacy { forgotten: Arc::new(forgotten), ..self }
+        Privacy { forgotten: shared(forgotten), ..self }
     }
 
-    /// Whether a text of a column with a class is, as it is or as its hash, a forgotten one.
-    pub(super) fn has_forgotten(&self, text: &str) -> bool {
-        let is_gone = |text: &str| self.forgotten.clear(text) == Cleared::Gone;
-        !self.forgotten.is_empty() && (is_gone(text) || is_gone(&self.hash(text)))
+    /// Who is forgotten now. What decodes takes it once: a lock for each value would cost too much.
+    pub(crate) fn forgotten(&self) -> Arc<Forgotten> {
+        // The list is replaced as a whole, whatever ended a thread that held it.
+        Arc::clone(&self.forgotten.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Who is forgotten.
-    pub(crate) fn forgotten(&self) -> &Forgotten {
-        &self.forgotten
+    /// From now on another list is gone by, by whoever shares this one. The store is to have it already.
+    pub(crate) fn learn(&self, list: Forgotten) {
+        *self.forgotten.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(list);
     }
 
     /// What happens to values of a column of this class.
@@ -75,7 +76,7 @@ impl Privacy {
 
     /// What the digests of answers begin with: without the key nobody can try out what an answer was.
     pub(super) fn seed(&self) -> String {
-        self.hashes.digest_for("digests of answers") + &self.forgotten.seal()
+        self.hashes.digest_for("digests of answers") + &self.forgotten().seal()
     }
 
     /// The text of a value in which fields can no longer be told apart: as it came where privacy
@@ -148,4 +149,8 @@ impl Privacy {
             },
         }
     }
+}
+
+fn shared(list: Forgotten) -> Arc<RwLock<Arc<Forgotten>>> {
+    Arc::new(RwLock::new(Arc::new(list)))
 }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::slots::{REST, Slot, Slots};
 use super::value::{self, Value};
-use super::{Cleared, Context, Privacy, canonical, cut};
+use super::{Cleared, Context, Forgotten, Privacy, canonical, cut};
 use crate::catalog::{Class, ColumnType, Resource};
 use crate::config::PrivacyMode;
 use crate::text::JsonText;
@@ -20,6 +20,8 @@ use crate::text::JsonText;
 pub(super) struct Reader {
     pub(super) resource: Arc<Resource>,
     pub(super) context: Context,
+    /// Who was forgotten when it was made.
+    pub(super) forgotten: Arc<Forgotten>,
     pub(super) slots: Slots,
     /// The column that takes an element which is no object.
     pub(super) scalar_column: Option<usize>,
@@ -236,7 +238,7 @@ impl Reader {
         let may_be_forgotten = class.is_some() && !stays;
         let private = |value| match value {
             // What is forgotten may be known by its hash alone, or be hashed only since.
-            Some(Value::Text(text)) if may_be_forgotten && privacy.has_forgotten(&text) => None,
+            Some(Value::Text(text)) if may_be_forgotten && self.is_forgotten(&text) => None,
             Some(Value::Text(text)) => privacy.text(class, text).map(Value::Text),
             other => other,
         };
@@ -259,9 +261,15 @@ impl Reader {
         Ok(if dropped { Cell::Null } else { Cell::List(values) })
     }
 
+    /// Whether a text of a column with a class is, as it is or as its hash, a forgotten one.
+    fn is_forgotten(&self, text: &str) -> bool {
+        let is_gone = |text: &str| self.forgotten.clear(text) == Cleared::Gone;
+        !self.forgotten.is_empty() && (is_gone(text) || is_gone(&self.context.privacy.hash(text)))
+    }
+
     /// A cell without texts of persons who are forgotten.
     fn without_forgotten<'a>(&self, cell: Cell<'a>) -> Cell<'a> {
-        let forgotten = self.context.privacy.forgotten();
+        let forgotten = &self.forgotten;
         if forgotten.is_empty() {
             return cell;
         }
@@ -286,7 +294,7 @@ impl Reader {
     fn shown(&self, class: Option<Class>, raw: &str) -> Option<String> {
         let privacy = &self.context.privacy;
         let canonical = canonical::canonical(raw, privacy);
-        let canonical = privacy.forgotten().clear_json(&canonical).unwrap_or(canonical);
+        let canonical = self.forgotten.clear_json(&canonical).unwrap_or(canonical);
         privacy.json(class, &canonical)
     }
 }

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::changes::{Touched, count_changed};
 use super::first_load::{self, KnownScopes};
+use super::forgetting;
 use super::freshness;
 use super::guard;
 use super::hints;
@@ -25,7 +26,7 @@ use super::removal;
 use super::search;
 use super::state::State;
 use crate::catalog::{Group, Resource};
-use crate::decode::{Decoded, Load, LoadKind, LoadedScope};
+use crate::decode::{Decoded, Forgotten, Learned, Load, LoadKind, LoadedScope};
 use crate::error::Result;
 use crate::scope::Place;
 use crate::sql::{self, db, instant, instant_param, query};
@@ -33,18 +34,30 @@ use crate::sql::{self, db, instant, instant_param, query};
 /// New fields of a table that are told; their values are in `_extra` all the same.
 const MOST_DRIFT: usize = 1_000;
 
-/// Applies loads within the writer's open transaction. `now` is this commit's time, `known` what
-/// earlier commits of this process brought.
+/// What a commit did.
+pub(super) struct Applied {
+    pub(super) outcome: Outcome,
+    /// The list of forgotten persons to go by when it is committed, where it learned more of one.
+    pub(super) list: Option<Forgotten>,
+}
+
+/// Applies loads within the writer's open transaction. `now` is this commit's time, `list` what is kept out, and `known`
+/// what earlier commits of this process brought.
 pub(super) fn apply(
     conn: &Connection,
     settings: &Settings,
     run_id: i64,
     now: Timestamp,
     loads: Vec<Load>,
+    list: &Forgotten,
     known: &mut KnownScopes,
-) -> Result<Outcome> {
+) -> Result<Applied> {
+    let learned: Vec<Learned> =
+        loads.iter().flat_map(|load| load.decoded.all_learned()).cloned().collect();
     let mut groups: Vec<LoadGroup> = Vec::new();
-    for load in loads {
+    for mut load in loads {
+        // It may have waited while more was learned.
+        load.decoded.catch_up(list)?;
         match groups.iter_mut().rfind(|group| group.table() == load.decoded.resource.table) {
             Some(group) if group.takes(&load) => group.add(load),
             // In its turn: of two answers for one scope the later is merged with what the first left.
@@ -68,7 +81,14 @@ pub(super) fn apply(
     for group in groups {
         commit.apply(group.loads)?;
     }
-    commit.finish()
+    let outcome = commit.finish()?;
+    // After the rows of others have come: what is the same in all of them tells of nobody.
+    let list = if learned.is_empty() {
+        None
+    } else {
+        forgetting::learn(conn, &settings.catalog, list, &learned)?
+    };
+    Ok(Applied { outcome, list })
 }
 
 /// Loads of one table and kind that are merged together, because they share neither scope nor row.

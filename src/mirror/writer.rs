@@ -49,6 +49,7 @@ impl Writer {
     /// `Io` when there can be no further thread or the store's file is gone, those of [`Store::connection`].
     pub fn start(store: &Store) -> Result<Writer> {
         let (connection, threads) = (store.connection()?, store.threads());
+        let privacy = store.privacy().clone();
         // The clock may have been set back since an earlier process wrote.
         let last = freshness::newest_version(&connection, Timestamp::now())?;
         let of_worker = Arc::clone(threads);
@@ -57,7 +58,7 @@ impl Writer {
         let (commands, queue) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || Worker::new(connection, of_worker, last, of_thread).work(queue))
+            .spawn(move || Worker::new(connection, privacy, of_worker, last, of_thread).work(queue))
             .map_err(|e| Error::caused(Kind::Io, "cannot start the writer's thread", e))?;
         Ok(Writer {
             commands,

@@ -192,6 +192,10 @@ impl Sample {
         asked: Asked,
         done: &mut Vec<Comparison>,
     ) -> Result<()> {
+        // A finding would show what went from the mirror meanwhile.
+        for answer in self.answers.values_mut() {
+            context.extractor.catch_up(answer)?;
+        }
         // What could not be read cannot be compared.
         self.open.retain(|scope, _| self.answers.contains_key(scope));
         for asked in self.open.values_mut() {

@@ -107,6 +107,8 @@ pub(super) fn only(decoded: &Decoded, resource: &Arc<Resource>, id: i64) -> Resu
         rejects: Vec::new(),
         drift: Vec::new(),
         without_key: false,
+        learned: Vec::new(),
+        list: decoded.list,
         children: Vec::new(),
     })
 }

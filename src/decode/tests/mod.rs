@@ -2,6 +2,8 @@ mod children;
 mod private;
 mod values;
 
+use std::collections::BTreeSet;
+
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Decimal128Type, Int64Type, TimestampMicrosecondType};
 use serde_json::value::RawValue;

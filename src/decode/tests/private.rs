@@ -18,6 +18,78 @@ fn identifiers_are_hashed_wherever_they_turn_up() {
     assert!(!everything.contains(secret), "{everything}");
 }
 
+/// They are to be kept out of other rows, for which somebody has to know them.
+#[test]
+fn what_a_forgotten_persons_row_says_is_handed_along_and_in_no_row() {
+    for mode in [PrivacyMode::Keep, PrivacyMode::Hash, PrivacyMode::Drop] {
+        let plain = context(PrivacyMode::Keep, mode);
+        let list = Forgotten::nobody([7; 32]);
+        let list = list.with([list.contact(6)]);
+        let context = Context { privacy: plain.privacy.clone().forgetting(list), ..plain };
+        let record = r#"{"Id":6,"Name":"Ola Nordmann","FirstName":"Ola","Email":"ola@example.no",
+                         "PhoneNumbers":["91234567","22"],"JobTitle":"Sjef","Inner":{"PersonalNumber":"01017012345"}}"#;
+        let decode = || decode_with(&context, "contacts", &Params::new(), &[record]);
+        let decoded = decode();
+        assert_eq!(decoded.all_learned().len(), 1);
+        let learned = decoded.all_learned()[0].clone();
+        assert_eq!((learned.table.as_str(), learned.contact), ("contacts", 6));
+        let stored = |text: &str| match mode {
+            PrivacyMode::Keep => Some(text.to_owned()),
+            PrivacyMode::Hash => Some(context.privacy.hash(text)),
+            PrivacyMode::Drop => None,
+        };
+        let texts: BTreeSet<String> =
+            learned.texts.iter().map(|telling| telling.text.clone()).collect();
+        let mut expected = BTreeSet::from(["Ola Nordmann".to_owned(), "01017012345".to_owned()]);
+        expected.extend(["ola@example.no", "91234567"].into_iter().filter_map(stored));
+        // A hash does not show how little it is of.
+        expected.extend(stored("22").filter(|_| mode == PrivacyMode::Hash));
+        assert_eq!(texts, expected, "{mode:?}");
+        let shown = format!("{decoded:?}");
+        for text in &texts {
+            assert!(!shown.contains(text.as_str()), "{shown}");
+        }
+
+        // Who decodes from then on knows it, by the same list.
+        let catalog = Catalog::load(None).unwrap();
+        let reading = || Reading::of(&catalog, catalog.get("cases").unwrap(), &context);
+        let (before, list) = (reading(), context.privacy.forgotten());
+        let entries = learned.texts.iter().flat_map(|t| list.entries_of(&t.text, t.is_name));
+        context.privacy.clone().learn(list.with(entries));
+        assert!(decode().all_learned().is_empty(), "{mode:?}");
+        assert_ne!(before, reading(), "equal bytes are decoded to other rows");
+    }
+}
+
+#[test]
+fn answers_that_waited_become_what_they_would_be_if_they_were_decoded_now() {
+    let early = context(PrivacyMode::Keep, PrivacyMode::Keep);
+    let list = early.privacy.forgotten();
+    let texts = [("Ola Nordmann", true), ("ola@example.no", false)];
+    let entries = texts.iter().flat_map(|(text, is_name)| list.entries_of(text, *is_name));
+    let list = list.with(entries);
+    let late = Context { privacy: early.privacy.clone().forgetting(list.clone()), ..early.clone() };
+    let cases = [
+        r#"{"Id":1,"CaseId":1,"Sellers":["Nordmann, Ola","Kari Bakke",null],"SellerEmails":["ola@example.no"],
+            "Address":"Vei 1","Unheard":{"Who":["Ola Nordmann"]},"SellerPhones":null,"Heading":7}"#,
+        r#"{"Id":2,"CaseId":2,"Heading":"Ola Nordmann","Address":{"By":"Ola Nordmann"}}"#,
+    ];
+    let line = r#"{"CaseReferralKey":"1","CaseDuration":"Ola Nordmann",
+                   "Annotations":[{"Annotation":"Ring Ola Nordmann!"}]}"#;
+    let contact =
+        r#"{"Id":5,"Name":"Ola Nordmann","Email":"ola@example.no","JobTitle":"Hos Ola Nordmann"}"#;
+    let tables: [(&str, &[&str]); 3] =
+        [("cases", &cases), ("case_journals", &[line]), ("contacts", &[contact])];
+    for (table, records) in tables {
+        let mut waited = decode_with(&early, table, &params(), records);
+        let before = format!("{waited:?}");
+        waited.catch_up(&list).unwrap();
+        let now = decode_with(&late, table, &params(), records);
+        assert_eq!(format!("{waited:?}"), format!("{now:?}"), "{table}");
+        assert_ne!(format!("{waited:?}"), before, "{table}");
+    }
+}
+
 /// A couple's telephone is the other one's, too, and that of an office is the office's: read again they say what the
 /// source says.
 #[test]

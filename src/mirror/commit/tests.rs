@@ -12,6 +12,8 @@ use crate::decode::{Context, Decoder, Param, Params, Privacy};
 use crate::scope::{AnswerDigest, Place, Version};
 use crate::ticks::Ticks;
 
+mod learning;
+
 struct Mirror {
     _folder: tempfile::TempDir,
     _store: Store,
@@ -147,8 +149,17 @@ impl Mirror {
         let (rows, counter) = (self.rows_as_written(), self.counter());
         self.now += std::time::Duration::from_secs(1);
         self.conn.execute_batch("BEGIN").unwrap();
-        apply(&self.conn, &self.settings, 1, self.now, loads, &mut self.known).unwrap();
+        let (settings, list) = (&self.settings, self.context.privacy.forgotten());
+        let applied =
+            apply(&self.conn, settings, 1, self.now, loads, &list, &mut self.known).unwrap();
         self.conn.execute_batch(if goes_well { "COMMIT" } else { "ROLLBACK" }).unwrap();
+        if let Some(list) = applied.list {
+            if goes_well {
+                self.context.privacy.learn(list);
+            }
+            // Rows of any scope were rewritten: a gap says so.
+            return;
+        }
         // Whoever follows the changes that were noted since has all rows that were written.
         let noted = self.noted();
         let since: Vec<&Vec<i64>> = noted.range(counter + 1..).map(|(_, scopes)| scopes).collect();
@@ -289,7 +300,8 @@ fn a_change_is_noted_with_the_cases_whose_rows_it_wrote() {
     let settings = Settings { notes_scopes: false, ..mirror.settings.clone() };
     mirror.conn.execute_batch("BEGIN").unwrap();
     let load = mirror.load((9, 1));
-    apply(&mirror.conn, &settings, 1, mirror.now, vec![load], &mut mirror.known).unwrap();
+    let list = mirror.context.privacy.forgotten();
+    apply(&mirror.conn, &settings, 1, mirror.now, vec![load], &list, &mut mirror.known).unwrap();
     mirror.conn.execute_batch("COMMIT").unwrap();
     assert_eq!((mirror.noted(), mirror.counter()), (noted, counter + 1));
 }

@@ -156,6 +156,7 @@ impl Mirror {
             1,
             self.now,
             vec![load],
+            &self.context.privacy.forgotten(),
             &mut KnownScopes::default(),
         )
         .unwrap();

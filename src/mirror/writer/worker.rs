@@ -10,10 +10,10 @@ use duckdb::Connection;
 use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::decode::Load;
+use crate::decode::{Load, Privacy};
 use crate::error::{Error, Result};
 use crate::failpoint;
-use crate::mirror::commit;
+use crate::mirror::commit::{self, Applied};
 use crate::mirror::first_load::KnownScopes;
 use crate::mirror::load::{Outcome, Settings};
 use crate::mirror::threads::Threads;
@@ -44,6 +44,8 @@ pub(super) enum Command {
 
 pub(super) struct Worker {
     conn: Connection,
+    /// That of the store, which all who decode for it share: they are told here what was learned of forgotten persons.
+    privacy: Privacy,
     threads: Arc<Threads>,
     loaders: BTreeMap<LoaderId, Waiting>,
     last: Timestamp,
@@ -89,6 +91,7 @@ impl Waiting {
     fn commit(
         &mut self,
         conn: &Connection,
+        privacy: &Privacy,
         threads: &Threads,
         last: &mut Timestamp,
         known: &mut KnownScopes,
@@ -112,7 +115,8 @@ impl Waiting {
         let done = all_threads.and_then(|_all_threads| {
             transactions.in_place(conn)?;
             transactions.write(conn, |conn| {
-                let done = commit::apply(conn, &self.settings, self.run_id, now, loads, known)?;
+                let (settings, list) = (&self.settings, privacy.forgotten());
+                let done = commit::apply(conn, settings, self.run_id, now, loads, &list, known)?;
                 failpoint::hit("in-commit");
                 Ok(done)
             })
@@ -120,7 +124,11 @@ impl Waiting {
         failpoint::hit("after-commit");
         drop(permits);
         match done {
-            Ok(outcome) => {
+            Ok(Applied { outcome, list }) => {
+                // Not before: what a commit that fails has learned is not on the store's list, and comes again.
+                if let Some(list) = list {
+                    privacy.learn(list);
+                }
                 self.settings.progress.committed(records);
                 self.done.add(&outcome);
             }
@@ -144,12 +152,13 @@ impl Worker {
     /// `last` is when rows were last written.
     pub(super) fn new(
         conn: Connection,
+        privacy: Privacy,
         threads: Arc<Threads>,
         last: Timestamp,
         transactions: Transactions,
     ) -> Worker {
         let (loaders, known) = (BTreeMap::new(), KnownScopes::default());
-        Worker { conn, threads, loaders, last, known, transactions }
+        Worker { conn, privacy, threads, loaders, last, known, transactions }
     }
 
     /// Works off what comes until it is told to end, or nobody is left who could tell it something.
@@ -193,8 +202,15 @@ impl Worker {
                         loader.take(*load, permit);
                         if loader.is_full() {
                             let (last, known) = (&mut self.last, &mut self.known);
-                            let transactions = &self.transactions;
-                            loader.commit(&self.conn, &self.threads, last, known, transactions);
+                            let (privacy, transactions) = (&self.privacy, &self.transactions);
+                            loader.commit(
+                                &self.conn,
+                                privacy,
+                                &self.threads,
+                                last,
+                                known,
+                                transactions,
+                            );
                         }
                     }
                 }
@@ -238,7 +254,8 @@ impl Worker {
     fn commit(&mut self) {
         for loader in self.loaders.values_mut() {
             let (last, known) = (&mut self.last, &mut self.known);
-            loader.commit(&self.conn, &self.threads, last, known, &self.transactions);
+            let (privacy, threads) = (&self.privacy, &self.threads);
+            loader.commit(&self.conn, privacy, threads, last, known, &self.transactions);
         }
     }
 }
