@@ -331,7 +331,7 @@ fn erased_values(conn: &Connection, config: &Config) -> Result<Vec<String>> {
     let mut all = Vec::new();
     if !places.is_empty() {
         all.push(format!(
-            "values that were erased are still in {}: `casemirror sync` takes them out, given room on the disk",
+            "values that were erased are still in {}: the next start of `casemirror sync` or `run` takes them out, given room on the disk",
             places.join(", ")
         ));
     }

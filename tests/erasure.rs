@@ -518,6 +518,76 @@ fn a_contact_that_is_unknown_is_kept_out_when_it_comes_and_rows_of_others_stay()
     assert!(shown(&output).contains("store.duckdb.secrets is gone"), "{}", shown(&output));
 }
 
+/// A contact whose name and e-mail address stand in a case, and are nobody else's, by what the platform has.
+fn named_in_a_case(world: &World) -> (i64, Vec<String>) {
+    let all = world.sandbox.tables(&["contacts", "cases"]);
+    let (contacts, cases) = (&all["tables"]["contacts"], all["tables"]["cases"].to_string());
+    let everybody = contacts.to_string();
+    let is_own = |text: &&str| {
+        let quoted = format!("\"{text}\"");
+        cases.contains(&quoted) && everybody.matches(&quoted).count() <= 2
+    };
+    let own = |contact: &serde_json::Value| {
+        let name = contact["name"].as_str().filter(is_own)?;
+        let email = contact["email"].as_str().filter(is_own)?;
+        let has_namesake = everybody.matches(&format!("\"name\":\"{name}\"")).count() > 1;
+        let values = vec![name.to_owned(), email.to_owned()];
+        (!has_namesake).then(|| (contact["id"].as_i64().unwrap(), values))
+    };
+    contacts.as_array().unwrap().iter().find_map(own).unwrap()
+}
+
+#[test]
+fn who_is_forgotten_before_its_row_comes_is_taken_out_of_all_other_rows_when_it_comes() {
+    let world = World::with(unthrottled(25));
+    world.configure(&format!("{KEEP}{UNTHROTTLED}"));
+    world.publish_snapshots();
+    assert_status(&world.run(&["sync", "--only", "cases,offices"]), 0);
+    let (person, values) = named_in_a_case(&world);
+    let unknown = ["forget", "--contact", &person.to_string(), "--unknown"];
+    let output = world.run(&unknown);
+    assert_status(&output, 0);
+    let said = shown(&output);
+    assert!(said.contains("should it come") && said.contains("only its id is known"), "{said}");
+    assert_ne!(cells_with(&world.store(), &values), [""; 0], "nobody knows whose name that is");
+    let said = shown(&world.run(&unknown));
+    assert!(
+        said.contains("was forgotten before") && said.contains("only its id is known"),
+        "{said}"
+    );
+    assert!(!said.contains("nothing to do"), "{said}");
+
+    let output = world.run(&["sync"]);
+    assert_status(&output, 0);
+    for value in &values {
+        assert!(!shown(&output).contains(value.as_str()), "{}", shown(&output));
+    }
+    assert_eq!(cells_with(&world.store(), &values), [""; 0]);
+    assert_eq!(cells_with(&world.published(), &values), [""; 0]);
+    assert_eq!(snapshots(&world).len(), 1);
+    let own = format!("SELECT count(*) FROM main.contacts WHERE id = {person} AND name IS NULL");
+    assert_eq!(one::<i64>(&world.store(), &own), 1);
+    let of_person = format!(
+        "SELECT count(*) FROM main.cases WHERE list_contains(seller_ids, {person}) \
+           OR list_contains(buyer_ids, {person})"
+    );
+    assert!(one::<i64>(&world.store(), &of_person) > 0, "the rows are there");
+    // The next one writes the store's file anew, and reads all again.
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(cells_with(&world.store(), &values), [""; 0]);
+    assert_eq!(found(&world, &values), BTreeSet::new());
+    let said = shown(&forget(&world, person));
+    assert!(said.contains("nothing to do") && !said.contains("only its id"), "{said}");
+
+    // What it gets later is its own, too.
+    let edit = Act::EditContact { contact_id: Some(person), at: None };
+    world.sandbox.act(&edit).unwrap();
+    let listed = |world: &World| one::<i64>(&world.store(), "SELECT count(*) FROM sync.forgotten");
+    let before = listed(&world);
+    world.sync();
+    assert!(listed(&world) > before, "its new number is known");
+}
+
 #[test]
 fn a_store_that_a_daemon_holds_is_not_touched() {
     let world = kept();

@@ -123,7 +123,8 @@ fn told(contact: i64, taken: &Taken, dry_run: bool) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
     let _ = if !taken.is_new && taken.rows.is_empty() {
-        writeln!(text, "contact {contact} was forgotten before; there is nothing to do")
+        let rest = if taken.was_named { "; there is nothing to do" } else { "" };
+        writeln!(text, "contact {contact} was forgotten before{rest}")
     } else if taken.was_known {
         writeln!(
             text,
@@ -138,6 +139,13 @@ fn told(contact: i64, taken: &Taken, dry_run: bool) -> String {
             "contact {contact} is not in the mirror; should it come, nothing of it but its id is kept"
         )
     };
+    if !taken.was_named {
+        let _ = writeln!(
+            text,
+            "only its id is known: its name and details cannot be looked for in other rows before a row of its own \
+             has come (contacts or employees, where these are mirrored); then they are taken out and kept out"
+        );
+    }
     if taken.common > 0 {
         let _ = writeln!(
             text,

@@ -161,7 +161,8 @@ Of the person's own rows everything goes but ids, numbers, dates and words of en
 other rows, history and journals included, what tells of the person: values with a privacy class \
 (casemirror schema shows them) and names of several words. Rows about other people keep their own name \
 and details, though they may be the same: a telephone that two share. What is kept out is known by keyed hashes \
-alone. The store's file, the published file, the snapshot and the packs are written anew, and \
+alone. Of a person of whom no row has come only the id is known: its name and details go from other rows when \
+its own row comes. The store's file, the published file, the snapshot and the packs are written anew, and \
 earlier snapshots are removed. There is no way back: --dry-run shows first where how many rows would \
 change. No daemon may hold the store meanwhile.")]
 pub struct Forget {
@@ -171,7 +172,7 @@ pub struct Forget {
     /// Say what would be taken out, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Keep out a contact that is not in the mirror, should it ever come
+    /// Keep out a contact that is not in the mirror, should it ever come; until then its name is not known
     #[arg(long)]
     pub(crate) unknown: bool,
 }
