@@ -236,6 +236,18 @@ fn a_mask_that_stands_in_everybodys_row_tells_of_nobody() {
     assert_eq!(others(person), before);
     let own = format!("SELECT identification_number FROM main.employees WHERE id = {person}");
     assert_eq!(one::<Option<String>>(&world.store(), &own), None);
+    // What is no text is the person's as well, and does not come back.
+    let kept = |which: &str| -> i64 {
+        let sql = format!(
+            "SELECT count(guid) + count(primary_image_id) + count(employee_number) + \
+               count(country_of_nationality_id) FROM main.employees WHERE id {which} {person}"
+        );
+        one(&world.store(), &sql)
+    };
+    assert!(kept("<>") > 0);
+    assert_eq!(kept("="), 0);
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(kept("="), 0);
 }
 
 #[test]

@@ -129,6 +129,8 @@ pub(super) struct PartialFile {
 pub(super) struct PersonFile {
     pub(super) id: String,
     pub(super) known_by: Vec<String>,
+    #[serde(default)]
+    pub(super) also: Vec<String>,
 }
 
 #[derive(Deserialize)]

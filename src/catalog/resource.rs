@@ -241,6 +241,8 @@ pub(crate) struct Person {
     pub(crate) id: String,
     /// Columns by which a person is known to others, beside those with a class: names.
     pub(crate) known_by: Vec<String>,
+    /// Columns that hold no texts and are the person's all the same: they are emptied with the texts when it is forgotten.
+    pub(crate) also: Vec<String>,
 }
 
 /// One mirrored table.
@@ -354,6 +356,12 @@ impl Resource {
     /// Whether a column holds texts that may say anything: no key, and no word of an enumeration.
     pub(crate) fn is_free_text(&self, column: &Column) -> bool {
         column.kind.scalar == Scalar::Text && !self.key.contains(&column.name)
+    }
+
+    /// Whether a column of a row about a person is emptied when the person is forgotten.
+    pub(crate) fn goes_with_person(&self, column: &Column) -> bool {
+        let is_own = |person: &Person| person.also.contains(&column.name);
+        self.is_free_text(column) || self.person.as_ref().is_some_and(is_own)
     }
 
     /// Whether a column says what it says whoever is forgotten: no free text; in a table about persons the name and the

@@ -385,6 +385,11 @@ fn a_column_that_nothing_fills_is_refused(#[case] column: &str, #[case] why: &st
     "[person]\nid = \"id\"\nknown_by = [\"id\"]\n[read]",
     "person.known_by: \"id\" is no column of type string"
 )]
+#[case(
+    "[read]",
+    "[person]\nid = \"id\"\nknown_by = []\nalso = [\"id\"]\n[read]",
+    "person.also: \"id\" is no column beside the key and those of type string"
+)]
 fn a_table_of_cases_that_could_not_be_read_is_refused(
     #[case] what: &str,
     #[case] by: &str,

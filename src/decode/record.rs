@@ -55,7 +55,7 @@ impl Row<'_> {
     /// Leaves nothing that is written of a person who is forgotten.
     pub(super) fn forget(&mut self, resource: &Resource) {
         for (cell, column) in self.cells.iter_mut().zip(&resource.columns) {
-            if resource.is_free_text(column) {
+            if resource.goes_with_person(column) {
                 *cell = Cell::Null;
             }
         }

@@ -114,7 +114,7 @@ impl File {
                 column: p.column,
                 values: p.values,
             }),
-            person: self.person.map(|p| Person { id: p.id, known_by: p.known_by }),
+            person: self.person.map(|p| Person { id: p.id, known_by: p.known_by, also: p.also }),
             model: self.model,
             leave_out: self.leave_out,
             columns,

@@ -391,6 +391,14 @@ fn conditions(resource: &Resource, faults: &mut Vec<String>) {
                 faults.push(format!("person.known_by: \"{name}\" is no column of type string"));
             }
         }
+        for name in &person.also {
+            let is_one = |c: &Column| !resource.is_free_text(c) && !resource.key.contains(&c.name);
+            if *name == person.id || !resource.column(name).is_some_and(is_one) {
+                faults.push(format!(
+                    "person.also: \"{name}\" is no column beside the key and those of type string"
+                ));
+            }
+        }
     }
     if resource.at_most.is_some() && (resource.stays_after.is_none() || resource.at_most == Some(0))
     {

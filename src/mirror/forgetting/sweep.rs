@@ -68,7 +68,8 @@ fn left_of(list: &Forgotten, text: &str, is_json: bool) -> Option<String> {
     if is_json { Some(list.json_without(text)) } else { list.text_without(text) }
 }
 
-/// Of the rows about the person every text goes, and so does what may be one of them elsewhere.
+/// Of the rows about the person every text goes, with what is its own beside that; and so does what may be one of them
+/// elsewhere.
 fn rows_about(
     conn: &Connection,
     resource: &Resource,
@@ -77,7 +78,7 @@ fn rows_about(
     taken: &mut Taken,
 ) -> Result<()> {
     let id = sql::ident(&person.id);
-    let texts = resource.columns.iter().filter(|c| resource.is_free_text(c));
+    let texts = resource.columns.iter().filter(|c| resource.goes_with_person(c));
     let texts: Vec<String> =
         texts.map(|c| sql::ident(&c.name)).chain([EXTRA_COLUMN.to_owned()]).collect();
     let none: Vec<String> = texts.iter().map(|text| format!("{text} = NULL")).collect();
