@@ -5,10 +5,9 @@ use std::collections::HashMap;
 
 use duckdb::Connection;
 
-use super::lines;
 use super::merge;
 use super::state::{State, list};
-use crate::catalog::{Group, LINE_NUMBER, Resource};
+use crate::catalog::Resource;
 use crate::decode::Decoded;
 use crate::error::{Error, Kind, Result};
 use crate::sql::{self, db};
@@ -129,112 +128,4 @@ fn cells_of(resource: &Resource, scope: &str, stage: &str, main: &str) -> String
         cells = cells.join(", "),
         same = same.join(" AND "),
     )
-}
-
-/// Cells as text, by name, in the order of the columns; NULL cells are left out.
-pub(crate) type Cells = Vec<(String, String)>;
-
-/// A line of a journal. What no column takes is not told, and says nothing about a line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) number: i64,
-    /// The line's own key, which can repeat.
-    pub(crate) key: Option<String>,
-    pub(crate) cells: Cells,
-    /// Its annotations in the order of their contents, whatever that of the answer is: they are a set.
-    pub(crate) notes: Vec<Note>,
-}
-
-/// An annotation of a line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Note {
-    /// `annotations[2]`
-    pub(crate) name: String,
-    pub(crate) cells: Cells,
-}
-
-/// The lines of an answer of a journal as they would be mirrored, and those that are.
-///
-/// # Errors
-/// Those of the store.
-pub(crate) fn journal_lines(
-    conn: &Connection,
-    decoded: &Decoded,
-    line_key: &str,
-    of_month: &str,
-) -> Result<(Vec<Line>, Vec<Line>)> {
-    let resource = &decoded.resource;
-    merge::stage_rows(conn, resource, &[decoded])?;
-    for child in &decoded.children {
-        merge::stage_rows(conn, &child.resource, &[child])?;
-    }
-    let read = |from: &dyn Fn(&Resource) -> String| -> Result<Vec<Line>> {
-        let of_lines = texts(conn, resource, &from(resource), "0", Some(line_key))?;
-        let line = |row: TextRow| {
-            let TextRow { number, key, cells, .. } = row;
-            Line { number, key, cells, notes: Vec::new() }
-        };
-        let mut lines: Vec<Line> = of_lines.into_iter().map(line).collect();
-        for child in &decoded.children {
-            let field = match &child.resource.group {
-                Group::Child(group) => heck::AsSnakeCase(&group.field).to_string(),
-                _ => continue,
-            };
-            for note in texts(conn, &child.resource, &from(&child.resource), "position", None)? {
-                let at = lines.binary_search_by_key(&note.number, |line| line.number);
-                if let Ok(line) = at {
-                    let name = format!("{field}[{}]", note.position);
-                    lines[line].notes.push(Note { name, cells: note.cells });
-                }
-            }
-        }
-        for line in &mut lines {
-            line.notes.sort_by(|a, b| a.cells.cmp(&b.cells));
-        }
-        Ok(lines)
-    };
-    let source = read(&|r| format!("temp.{}", merge::stage_name(r)))?;
-    let mirror = read(&|r| format!("main.{} WHERE {of_month}", sql::ident(&r.table)))?;
-    Ok((source, mirror))
-}
-
-/// A row of a journal, or of its annotations, as text.
-struct TextRow {
-    /// That of the line.
-    number: i64,
-    position: i64,
-    key: Option<String>,
-    cells: Cells,
-}
-
-/// Rows as texts, in the order of their lines and of `position` (SQL).
-fn texts(
-    conn: &Connection,
-    resource: &Resource,
-    from: &str,
-    position: &str,
-    line_key: Option<&str>,
-) -> Result<Vec<TextRow>> {
-    let names: Vec<&str> = lines::telling(resource).collect();
-    let cells: Vec<String> =
-        names.iter().map(|name| format!("{}::VARCHAR", sql::ident(name))).collect();
-    let key = line_key.map_or_else(|| "NULL".to_owned(), sql::ident);
-    let sql = format!(
-        "SELECT {LINE_NUMBER}, {position}::BIGINT, {key}::VARCHAR, {} FROM {from} ORDER BY 1, 2",
-        cells.join(", ")
-    );
-    let failed = |e| db(&format!("cannot read the lines of {}", resource.table), e);
-    let mut statement = conn.prepare(&sql).map_err(failed)?;
-    let rows = statement
-        .query_map([], |row| {
-            let mut cells = Vec::new();
-            for (i, name) in names.iter().enumerate() {
-                if let Some(text) = row.get::<_, Option<String>>(3 + i)? {
-                    cells.push(((*name).to_owned(), text));
-                }
-            }
-            Ok(TextRow { number: row.get(0)?, position: row.get(1)?, key: row.get(2)?, cells })
-        })
-        .map_err(failed)?;
-    rows.collect::<Result<_, _>>().map_err(failed)
 }

@@ -39,6 +39,7 @@ mod lines;
 mod load;
 pub(crate) mod log;
 mod merge;
+mod month_lines;
 mod months;
 mod noting;
 mod open;
@@ -85,9 +86,7 @@ use duckdb::Connection;
 
 pub(crate) use ahead::{lie_ahead, take_back};
 pub(crate) use closings::{BY_CLOSE_DAY, ClosingMonth, Closings, MonthOf};
-#[cfg(test)]
-pub(crate) use compare::Note;
-pub(crate) use compare::{CellDifference, Cells, Line, compare, journal_lines};
+pub(crate) use compare::{CellDifference, compare};
 pub(crate) use copies::{Described, Standing, check_not_newer, secrets_file, secrets_of, settle};
 pub(crate) use erasure::{
     ROW_GROUP_ROWS, Residue, SHOWN_BY_PARQUET, STAY_IN_SNAPSHOTS, holds_erased, note_replaced,
@@ -102,6 +101,9 @@ pub(crate) use history::zone_is_read;
 pub use load::{Outcome, Settings};
 pub use log::Bounds;
 pub use merge::Merged;
+#[cfg(test)]
+pub(crate) use month_lines::Note;
+pub(crate) use month_lines::{Cells, Line, MonthLines, journal_lines};
 pub(crate) use open::{Looked, Writing, forget, is_there};
 pub(crate) use overlay::Overlay;
 pub(crate) use publish_lag::{PublishLag, PublishPlace};

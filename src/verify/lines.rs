@@ -94,9 +94,9 @@ fn pair<'l, K: Hash + Eq>(
 
 /// The cells of a line and of its annotations, these as `annotations[n].column`.
 fn named(line: &Line) -> impl Iterator<Item = (String, &str)> {
-    let own = line.cells.iter().map(|(column, value)| (column.clone(), value.as_str()));
+    let own = line.cells.iter().map(|(column, value)| (column.to_string(), &**value));
     let of_notes = line.notes.iter().flat_map(|note| {
-        note.cells.iter().map(|(column, value)| (format!("{}.{column}", note.name), value.as_str()))
+        note.cells.iter().map(|(column, value)| (format!("{}.{column}", note.name), &**value))
     });
     own.chain(of_notes)
 }
@@ -181,8 +181,8 @@ mod tests {
 
     fn line(number: i64, key: Option<&str>, payment: &str) -> Line {
         let cells = vec![
-            ("key".to_owned(), key.unwrap_or_default().to_owned()),
-            ("payment".to_owned(), payment.to_owned()),
+            ("key".into(), key.unwrap_or_default().into()),
+            ("payment".into(), payment.into()),
         ];
         Line { number, key: key.map(str::to_owned), cells, notes: Vec::new() }
     }
@@ -210,7 +210,7 @@ mod tests {
         let with = |notes: &[(i64, &str)]| {
             let note = |(n, text): &(i64, &str)| Note {
                 name: format!("annotations[{n}]"),
-                cells: vec![("text".to_owned(), (*text).to_owned())],
+                cells: vec![("text".into(), (*text).into())],
             };
             Line { notes: notes.iter().map(note).collect(), ..line(1, Some("A"), "1") }
         };

@@ -14,7 +14,7 @@ use super::{Comparison, Finding, Step, decide, hundredths};
 use crate::decode::Decoded;
 use crate::error::Result;
 use crate::journals::MonthRead;
-use crate::mirror::{RevenueMonth, State, journal_lines, rows_of_month};
+use crate::mirror::{MonthLines, RevenueMonth, State, journal_lines, rows_of_month};
 use crate::scope::{DueReason, JournalScope, Month, REVENUE, REVENUE_SUMS};
 use crate::text::counted;
 
@@ -307,7 +307,7 @@ async fn name_lines(
         context.unknown(format!("{}: the lines cannot be read completely", name(month)));
         return Ok(());
     }
-    let (source, mirror) = journal_lines(
+    let MonthLines { source, mirror, .. } = journal_lines(
         &context.reader()?,
         &read.load.decoded,
         line_key,

@@ -15,7 +15,7 @@ use super::{Comparison, Finding, Step, decide};
 use crate::catalog::{Group, Resource};
 use crate::error::{Kind, Result};
 use crate::journals::MonthRead;
-use crate::mirror::{State, TurnMonth, journal_lines, rows_of_month};
+use crate::mirror::{MonthLines, State, TurnMonth, journal_lines, rows_of_month};
 use crate::scope::{DueReason, JournalScope, REVENUE, REVENUE_SUMS};
 use crate::text::counted;
 
@@ -165,7 +165,7 @@ impl Turns {
             self.leave(&key);
             return Ok(());
         }
-        let (source, mirror) = journal_lines(
+        let MonthLines { counts, source, mirror } = journal_lines(
             &context.reader()?,
             decoded,
             &line_key,
@@ -176,7 +176,7 @@ impl Turns {
         open.asked += 1;
         open.differences = differences;
         if open.differences.is_empty() {
-            self.is_same(&key, name, (source.len(), mirror.len()));
+            self.is_same(&key, name, counts);
         }
         Ok(())
     }

@@ -16,9 +16,12 @@ use super::super::commit;
 use super::super::content::MonthContent;
 use super::super::first_load::KnownScopes;
 use super::super::load::Settings;
+use super::super::month_lines::{Line, MonthLines, journal_lines};
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::decode::{Context, Decoder, Load, LoadKind, LoadedScope, Param, Params, Privacy};
+use crate::decode::{
+    Context, Decoded, Decoder, Load, LoadKind, LoadedScope, Param, Params, Privacy,
+};
 use crate::scope::{JournalScope, Version};
 use crate::sql::{query, scalar_i64};
 
@@ -119,19 +122,8 @@ impl Mirror {
     fn read(&mut self, lines: &[Said], complete: bool) -> Timestamp {
         self.now += 1.second();
         let resource = self.catalog.get("case_journals").unwrap();
-        let records: Vec<String> = lines.iter().map(|line| line.json().to_string()).collect();
-        let mut decoder = Decoder::new(&self.catalog, resource, &self.context, 0);
-        for json in &records {
-            let params = Params::from([
-                ("journal_level".to_owned(), Param::Text("offices".to_owned())),
-                ("journal_id".to_owned(), Param::Int(self.journal_id)),
-                ("journal_month".to_owned(), Param::Text("2025-10-01".to_owned())),
-            ]);
-            let raw: &RawValue = serde_json::from_str(json).unwrap();
-            decoder.push(raw.get(), &params);
-        }
         let load = Load {
-            decoded: decoder.finish().unwrap(),
+            decoded: self.decoded(lines),
             scopes: vec![LoadedScope {
                 id: self.journal_id,
                 part: "offices/2025-10".to_owned(),
@@ -168,6 +160,22 @@ impl Mirror {
             assert_eq!(kept, said, "a month is closed as what its answer said");
         }
         self.now
+    }
+
+    fn decoded(&self, lines: &[Said]) -> Decoded {
+        let resource = self.catalog.get("case_journals").unwrap();
+        let records: Vec<String> = lines.iter().map(|line| line.json().to_string()).collect();
+        let mut decoder = Decoder::new(&self.catalog, resource, &self.context, 0);
+        for json in &records {
+            let params = Params::from([
+                ("journal_level".to_owned(), Param::Text("offices".to_owned())),
+                ("journal_id".to_owned(), Param::Int(self.journal_id)),
+                ("journal_month".to_owned(), Param::Text("2025-10-01".to_owned())),
+            ]);
+            let raw: &RawValue = serde_json::from_str(json).unwrap();
+            decoder.push(raw.get(), &params);
+        }
+        decoder.finish().unwrap()
     }
 
     fn complete(&mut self, lines: &[Said]) -> Timestamp {
@@ -494,4 +502,37 @@ fn names_are_for_good_and_every_past_state_is_given_back() {
             Ok(())
         })
         .unwrap();
+}
+
+#[test]
+fn of_a_month_only_lines_that_may_differ_are_read_as_text() {
+    let mut mirror = Mirror::new();
+    let lines = [
+        Said::of(1, 1, &[]),
+        Said::of(2, 1, &[]),
+        Said::of(3, 1, &[7]),
+        Said { key: None, duration: 4, ..Said::default() },
+        Said::of(5, 1, &[]),
+        Said::of(6, 1, &[]),
+    ];
+    mirror.complete(&lines);
+    let read = |lines: &[Said]| {
+        let month =
+            "journal_level = 'offices' AND journal_id = 1 AND journal_month = DATE '2025-10-01'";
+        let decoded = mirror.decoded(lines);
+        journal_lines(&mirror.conn, &decoded, "case_referral_key", month).unwrap()
+    };
+    let numbers = |lines: &[Line]| lines.iter().map(|line| line.number).collect::<Vec<_>>();
+    let MonthLines { counts, source, mirror: mirrored } = read(&lines);
+    assert_eq!((counts, numbers(&source), numbers(&mirrored)), ((6, 6), vec![3], vec![3]));
+    assert_eq!(source, mirrored);
+    // Another cell, a status that moves by itself, an annotation more, and a line less.
+    let mut now = lines[..5].to_vec();
+    now[0].duration = 9;
+    now[1].status = 9;
+    now[4].notes = vec![8];
+    let MonthLines { counts, source, mirror: mirrored } = read(&now);
+    assert_eq!((counts, numbers(&source)), ((5, 6), vec![1, 3, 5]));
+    assert_eq!(numbers(&mirrored), [1, 3, 5, 6]);
+    assert_eq!(source[2].notes.len(), 1);
 }
