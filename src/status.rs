@@ -319,19 +319,24 @@ fn behind_text(key: &str, lag: &PublishLag) -> String {
 fn erased_values(conn: &Connection, config: &Config) -> Result<Vec<String>> {
     let with_parquet = config.publish.parquet.is_some();
     let mut places = Vec::new();
-    for (residue, place) in [
-        (Residue::Store, "the store's file"),
-        (Residue::Published, "the published file"),
-        (Residue::Snapshots, "the Parquet snapshots"),
-    ] {
+    let mut all = Vec::new();
+    if Residue::Store.is_in(conn)? {
+        all.push(
+            "values that were erased are still in free blocks of the store's file: the next start of `casemirror \
+             sync` or `run` takes them out, given room on the disk"
+                .to_owned(),
+        );
+    }
+    for (residue, place) in
+        [(Residue::Published, "the published file"), (Residue::Snapshots, "the Parquet snapshots")]
+    {
         if residue.is_in(conn)? && (residue != Residue::Snapshots || with_parquet) {
             places.push(place);
         }
     }
-    let mut all = Vec::new();
     if !places.is_empty() {
         all.push(format!(
-            "values that were erased are still in {}: the next start of `casemirror sync` or `run` takes them out, given room on the disk",
+            "values that were erased are still in {}: the next publishing takes them out",
             places.join(", ")
         ));
     }

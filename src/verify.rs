@@ -38,6 +38,7 @@ mod whole;
 pub(crate) use context::Context;
 pub(crate) use forecast::Asks;
 
+use crate::decode::{FORGOTTEN, Forgotten};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Difference, VerifiedRow};
 use crate::scope::TableStatus;
@@ -75,6 +76,17 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
+    /// Leaves out what is kept out since it was made.
+    pub(crate) fn clear(&mut self, list: &Forgotten) {
+        let how = match &mut self.finding {
+            Finding::Same => None,
+            Finding::Different(how) | Finding::Unsettled(how) => Some(how),
+        };
+        for text in [&mut self.what, &mut self.source, &mut self.mirror].into_iter().chain(how) {
+            *text = list.text_without(text).unwrap_or_else(|| FORGOTTEN.to_owned());
+        }
+    }
+
     /// As in `sync.verifications`.
     pub(crate) fn row(&self) -> VerifiedRow {
         VerifiedRow {

@@ -30,7 +30,7 @@ use arrow::array::RecordBatch;
 use jiff::tz::TimeZone;
 
 pub use decoder::Decoder;
-pub(crate) use forgotten::{Cleared, Entry, Forgotten, Part};
+pub(crate) use forgotten::{Cleared, Entry, FORGOTTEN, Forgotten, Part};
 pub(crate) use learned::{Learned, Telling};
 pub(crate) use load::{Load, LoadKind, LoadedScope};
 pub use privacy::Privacy;

@@ -37,8 +37,8 @@ impl Reading {
                 how.push_str(" without the rest");
             }
         }
-        let Resource { condition, stays_after, at_most, .. } = resource;
-        let _ = write!(how, "{condition:?} {stays_after:?} {at_most:?}");
+        let Resource { condition, stays_after, at_most, person, .. } = resource;
+        let _ = write!(how, "{condition:?} {stays_after:?} {at_most:?} {person:?}");
         Reading(Sha256::digest(how).into())
     }
 

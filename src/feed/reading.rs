@@ -242,12 +242,12 @@ impl<'a, M: Memory> Reading<'a, M> {
         let ours = Ticks::from(answer.ended_at);
         self.latest = Usual::latest(self.usual, ours);
         let Some(date) = date else { return };
+        self.claimed.get_or_insert(date);
         if self.state.next_bound.is_none() {
             // A cursor of an interrupted poll keeps that poll's bound: it started earlier.
             // Where nothing is known of the clocks, a bound that is there must not be overtaken.
             let known = self.usual.or(self.state.bound.map(|_| Usual::equal(ours)));
             let believed = Usual::believed(known, date, ours);
-            self.claimed = Some(date);
             if believed < date {
                 tracing::warn!(
                     feed = self.name.as_str(),

@@ -81,23 +81,38 @@ const REPLACED: &str = "snapshots_replaced_after";
 /// # Errors
 /// `Store`.
 pub(crate) fn holds_erased(conn: &Connection, place: &str) -> Result<bool> {
-    let last = schema::meta(conn, LAST)?.unwrap_or_default();
+    let last = last_erasure(conn)?;
     let is_behind = replaced(conn)?.get(place).is_some_and(|after| *after != last);
     Ok(is_behind || Residue::Snapshots.is_in(conn)?)
 }
 
-/// A snapshot is at this place, and none from before the last erasure.
+/// By what the last erasure is known: what begins to be published now has left out what was erased up to it.
 ///
 /// # Errors
 /// `Store`.
-pub(crate) fn note_replaced(conn: &Connection, place: &str) -> Result<()> {
-    let last = schema::meta(conn, LAST)?.unwrap_or_default();
+pub(crate) fn last_erasure(conn: &Connection) -> Result<String> {
+    Ok(schema::meta(conn, LAST)?.unwrap_or_default())
+}
+
+/// The file that is published leaves out what was erased up to `as_of`. What was erased while it was made may be in it.
+///
+/// # Errors
+/// `Store`.
+pub(crate) fn note_published(conn: &Connection, as_of: &str) -> Result<()> {
+    if last_erasure(conn)? == as_of { Residue::Published.is_gone(conn) } else { Ok(()) }
+}
+
+/// A snapshot is at this place, and none that holds what was erased up to `as_of`.
+///
+/// # Errors
+/// `Store`.
+pub(crate) fn note_replaced(conn: &Connection, place: &str, as_of: &str) -> Result<()> {
     let mut all = replaced(conn)?;
-    all.insert(place.to_owned(), last);
+    all.insert(place.to_owned(), as_of.to_owned());
     let text = serde_json::to_string(&all)
         .map_err(|e| Error::caused(Kind::Internal, "the places of snapshots are no JSON", e))?;
     schema::set_meta(conn, REPLACED, &text)?;
-    Residue::Snapshots.is_gone(conn)
+    if last_erasure(conn)? == as_of { Residue::Snapshots.is_gone(conn) } else { Ok(()) }
 }
 
 fn replaced(conn: &Connection) -> Result<BTreeMap<String, String>> {
@@ -166,4 +181,31 @@ fn copy_rows(conn: &Connection, to: &Path) -> Result<()> {
         noted = sql::text(Residue::Store.key()),
     ))
     .map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    #[test]
+    fn what_is_erased_while_something_is_published_is_left_to_the_next_publishing() {
+        let conn = fixture::store(None, 2026..=2026);
+        note(&conn).unwrap();
+        let began = last_erasure(&conn).unwrap();
+        note(&conn).unwrap();
+        let is_left = || {
+            let [published, snapshots] = [Residue::Published, Residue::Snapshots];
+            (published.is_in(&conn).unwrap(), snapshots.is_in(&conn).unwrap())
+        };
+        note_published(&conn, &began).unwrap();
+        note_replaced(&conn, "here", &began).unwrap();
+        assert_eq!(is_left(), (true, true));
+        assert!(holds_erased(&conn, "here").unwrap());
+        let again = last_erasure(&conn).unwrap();
+        note_published(&conn, &again).unwrap();
+        note_replaced(&conn, "here", &again).unwrap();
+        assert_eq!(is_left(), (false, false));
+        assert!(!holds_erased(&conn, "here").unwrap());
+    }
 }

@@ -87,7 +87,8 @@ pub(super) fn learn(
         return Ok(None);
     }
     let list = list.with(all.entries.clone());
-    take_out(conn, catalog, &list, &all, &mut taken)?;
+    take_out(conn, catalog, &list, &all, &mut taken)
+        .map_err(|e| e.within("a forgotten person cannot be taken out of the rows of others"))?;
     // How many, and no word of whom or what.
     tracing::info!(
         texts = taken.texts,
@@ -140,9 +141,10 @@ impl Known {
                     continue;
                 };
                 texts.insert(*own);
-                for other in catalog.resources() {
+                // Who has typed it is told; nobody reads what is learned.
+                for other in catalog.resources().iter().filter(|_| learned.is_empty() && !is_name) {
                     let is_kept = |column: &Column| other.is_own_detail(column);
-                    if !is_name && is_of_others(conn, other, contact, &text, is_kept)? {
+                    if is_of_others(conn, other, contact, &text, is_kept)? {
                         shared.insert(*own);
                     }
                 }

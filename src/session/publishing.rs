@@ -15,7 +15,7 @@ use crate::config::{Config, ParquetRoot};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{PublishLag, PublishPlace, PublishedSnapshot, Residue, State};
+use crate::mirror::{PublishLag, PublishPlace, PublishedSnapshot, State, note_published};
 use crate::publish::{
     self, Frozen, Made, ParquetTarget, Published, Root, SnapshotInfo, Stop, Targets,
 };
@@ -181,7 +181,7 @@ impl Session {
             self.catch_up_views().await?;
             return Ok(None);
         };
-        let Unpublished { conn, readable, info, with_parquet, erased, erased_snapshots } =
+        let Unpublished { conn, readable, info, with_parquet, erasure, erased, erased_snapshots } =
             unpublished;
         let _step = self.progress.step_beside("publishing");
         failpoint::hit("before-publish");
@@ -231,6 +231,7 @@ impl Session {
             .map(|root| (root.address(), shown_at(root, &readable, &published.snapshot_id)));
         let snapshot =
             PublishedSnapshot { id: published.snapshot_id.clone(), taken_at: published.taken_at };
+        let before = erasure.clone();
         self.writer
             .run(move |conn| {
                 let state = State::new(conn);
@@ -238,9 +239,9 @@ impl Session {
                 state.set_meta(PUBLISHED_FILE, &file)?;
                 snapshot.note(conn)?;
                 if let Some((address, shown)) = folder {
-                    note_shown(conn, &address, &shown)?;
+                    note_shown(conn, &address, &shown, &before)?;
                 }
-                Residue::Published.is_gone(conn)
+                note_published(conn, &before)
             })
             .await?;
         let took = started.elapsed();
@@ -249,8 +250,13 @@ impl Session {
         *self.publishing.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
         self.publishing.count.send_modify(|count| *count += 1);
         views?;
-        let uploading =
-            upload.map(|upload| Uploading { upload, readable, erased: erased_snapshots, alone });
+        let uploading = upload.map(|upload| Uploading {
+            upload,
+            readable,
+            erasure,
+            erased: erased_snapshots,
+            alone,
+        });
         Ok(Some((published, uploading)))
     }
 

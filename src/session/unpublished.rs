@@ -11,7 +11,7 @@ use super::publishing::{Forms, PUBLISHED_FILE, When};
 use crate::catalog::Catalog;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{
-    PublishLag, PublishPlace, Residue, RunLog, SHOWN_BY_PARQUET, State, holds_erased,
+    PublishLag, PublishPlace, Residue, RunLog, SHOWN_BY_PARQUET, State, holds_erased, last_erasure,
     note_replaced, stay_in_snapshots,
 };
 use crate::pending::{self, PendingScope};
@@ -40,6 +40,8 @@ pub(super) struct Unpublished {
     pub(super) readable: String,
     pub(super) info: SnapshotInfo,
     pub(super) with_parquet: bool,
+    /// The last erasure before it ([`last_erasure`]).
+    pub(super) erasure: String,
     /// The published file holds what is to be seen no more.
     pub(super) erased: bool,
     /// So do the snapshots and the packs.
@@ -100,6 +102,8 @@ impl Session {
     pub(super) fn unpublished(&self, forms: Forms, when: When) -> Result<Option<Unpublished>> {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
+        // Before the rest: what is erased from here on is for the next publishing.
+        let erasure = last_erasure(&conn)?;
         let readable = state.readable_state()?;
         let Some(info) = snapshot_info(&conn, &self.catalog, &readable)? else {
             tracing::debug!("{NOTHING_LISTED}");
@@ -124,7 +128,15 @@ impl Session {
         if shown && when == When::Changed {
             return Ok(None);
         }
-        Ok(Some(Unpublished { conn, readable, info, with_parquet, erased, erased_snapshots }))
+        Ok(Some(Unpublished {
+            conn,
+            readable,
+            info,
+            with_parquet,
+            erasure,
+            erased,
+            erased_snapshots,
+        }))
     }
 
     /// As [`stay_in_snapshots`].
@@ -185,13 +197,18 @@ pub(super) fn shown_at(root: &Root, readable: &str, id: &str) -> String {
     format!("{readable} in {} as {id}", root.address())
 }
 
-/// Notes that a snapshot at `address` is there for readers; `shown` is [`shown_at`].
+/// Notes that a snapshot at `address` is there for readers; `shown` is [`shown_at`], `erasure` the last one before it.
 ///
 /// # Errors
 /// Those of the store.
-pub(super) fn note_shown(conn: &Connection, address: &str, shown: &str) -> Result<()> {
+pub(super) fn note_shown(
+    conn: &Connection,
+    address: &str,
+    shown: &str,
+    erasure: &str,
+) -> Result<()> {
     State::new(conn).set_meta(SHOWN_BY_PARQUET, shown)?;
-    note_replaced(conn, address)?;
+    note_replaced(conn, address, erasure)?;
     PublishLag::is_over(conn, PublishPlace::Parquet)
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Uploading {
     pub(super) upload: Result<Upload>,
     /// See [`State::readable_state`]: what it shows.
     pub(super) readable: String,
+    /// See [`last_erasure`](crate::mirror::last_erasure): the last before it was made.
+    pub(super) erasure: String,
     /// Earlier snapshots and packs hold what is to be seen no more.
     pub(super) erased: bool,
     /// Kept until it is done.
@@ -110,14 +112,14 @@ impl Session {
     /// # Errors
     /// Those of [`Upload::run`]; `Cancelled` after [`Session::interrupt_publishing`].
     pub(crate) async fn upload(&self, uploading: Uploading) -> Result<PublishedParquet> {
-        let Uploading { upload, readable, erased, alone } = uploading;
+        let Uploading { upload, readable, erasure, erased, alone } = uploading;
         let stop = self.publishing.uploads.begin();
         let began = Instant::now();
         let done = self.upload_as_asked(upload, erased, &stop).await;
         let result = if done.is_ok() { "ok" } else { "failed" };
         metrics::counter!("casemirror_uploads_total", "result" => result).increment(1);
         let noted = match &done {
-            Ok(parquet) => self.note_uploaded(readable, parquet.address.clone()).await,
+            Ok(parquet) => self.note_uploaded(readable, parquet.address.clone(), erasure).await,
             Err(error) if error.kind() == Kind::Cancelled => Ok(()),
             Err(error) => self.note_lag(error.chain()).await,
         };
@@ -151,14 +153,19 @@ impl Session {
         Ok(parquet)
     }
 
-    async fn note_uploaded(&self, readable: String, snapshot: String) -> Result<()> {
+    async fn note_uploaded(
+        &self,
+        readable: String,
+        snapshot: String,
+        erasure: String,
+    ) -> Result<()> {
         let Some(root @ Root::Bucket(_)) = &self.root else { return Ok(()) };
         self.publishing.uploads.is_empty.store(false, Ordering::Relaxed);
         let (address, shown) = (root.address(), shown_at(root, &readable, ""));
         self.writer
             .run(move |conn| {
                 State::new(conn).set_meta(UPLOADED, &snapshot)?;
-                note_shown(conn, &address, &shown)
+                note_shown(conn, &address, &shown, &erasure)
             })
             .await
     }

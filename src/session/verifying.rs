@@ -56,7 +56,10 @@ impl Session {
                 verification.compare().await?;
             }
         }
-        let verified = verification.finish()?;
+        let mut verified = verification.finish()?;
+        // Cycles have come between, which may have learned more of who is forgotten.
+        let list = self.store.privacy().forgotten();
+        verified.comparisons.iter_mut().for_each(|comparison| comparison.clear(&list));
         self.add_calls(run_id, report).await?;
         self.note_verified(run_id, &verified).await?;
         report.verify_due = false;
@@ -102,10 +105,14 @@ impl Session {
 
     async fn note_verified(&self, run_id: i64, verified: &Verified) -> Result<()> {
         let at = Timestamp::now();
-        let rows: Vec<_> = verified.comparisons.iter().map(Comparison::row).collect();
+        let (mut comparisons, store) = (verified.comparisons.clone(), Arc::clone(&self.store));
         let (problems, left_out) = (verified.problems.clone(), verified.left_out.clone());
         self.writer
             .run(move |conn| {
+                // By the list of the commits before: nothing comes in after it was swept.
+                let list = store.privacy().forgotten();
+                comparisons.iter_mut().for_each(|comparison| comparison.clear(&list));
+                let rows: Vec<_> = comparisons.iter().map(Comparison::row).collect();
                 RunLog::new(conn).set_schedule(Name::Verify.as_str(), at)?;
                 State::new(conn)
                     .verified()

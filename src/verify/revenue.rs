@@ -299,7 +299,8 @@ async fn name_lines(
 ) -> Result<()> {
     let Some(resource) = context.table(REVENUE)? else { return Ok(()) };
     let Some(line_key) = lines::line_key(&resource) else { return Ok(()) };
-    let read = match context.extractor.journal(&resource, month.scope, month.window_days).await {
+    let mut read = match context.extractor.journal(&resource, month.scope, month.window_days).await
+    {
         Ok(read) => read,
         Err(error) => return context.cannot(&name(month), error),
     };
@@ -307,6 +308,7 @@ async fn name_lines(
         context.unknown(format!("{}: the lines cannot be read completely", name(month)));
         return Ok(());
     }
+    context.extractor.catch_up(&mut read.load.decoded)?;
     let MonthLines { source, mirror, .. } = journal_lines(
         &context.reader()?,
         &read.load.decoded,

@@ -136,6 +136,10 @@ impl Turns {
     }
 
     fn take(&mut self, context: &Context, key: Key, read: Result<MonthRead>) -> Result<()> {
+        let mut read = read;
+        if let Ok(read) = &mut read {
+            context.extractor.catch_up(&mut read.load.decoded)?;
+        }
         let Some(open) = self.open.get_mut(&key) else { return Ok(()) };
         let name = month_name(&key.0, open.month.name.as_deref(), open.month.scope);
         let read = match read {

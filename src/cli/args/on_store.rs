@@ -158,7 +158,7 @@ pub struct Restore {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Of the person's own rows everything goes that tells of the person: all texts, the nationality, the photo, numbers as an \
-employee. What stays says how it is worked with: ids of offices and teams, words of enumerations, dates of the platform. In all \
+employee. What stays says how it is worked with: yes and no, ids of offices and teams, words of enumerations, dates of the platform. In all \
 other rows, history and journals included, what tells of the person: values with a privacy class \
 (casemirror schema shows them) and names of several words. Rows about other people keep their own name \
 and details, though they may be the same: a telephone that two share. What is kept out is known by keyed hashes \
