@@ -268,15 +268,15 @@ fn variable_name(key: &str) -> String {
 /// `CASEMIRROR_METRICS_PORT_8641_TCP_ADDR`. A key has two underscores where its dot is.
 fn is_foreign(variable: &str) -> bool {
     let name = format!("_{}", &variable[ENVIRONMENT_PREFIX.len()..]);
-    let is_of_a_port = |(_, rest): (usize, &str)| {
-        let mut words = rest["_PORT_".len()..].split('_');
+    let is_a_port = |rest: &str| {
+        let mut words = rest.split('_');
         words.next().is_some_and(|port| port.parse::<u16>().is_ok())
             && words.next().is_some_and(|protocol| ["TCP", "UDP", "SCTP"].contains(&protocol))
     };
     let is_of_a_service = name.ends_with("_SERVICE_HOST")
         || name.ends_with("_PORT")
         || name.contains("_SERVICE_PORT")
-        || name.match_indices("_PORT_").map(|(at, _)| (at, &name[at..])).any(is_of_a_port);
+        || name.match_indices("_PORT_").any(|(at, port)| is_a_port(&name[at + port.len()..]));
     TEST_VARIABLES.contains(&variable) || is_of_a_service && !name[1..].contains("__")
 }
 

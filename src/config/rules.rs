@@ -183,20 +183,8 @@ const REPLACED: [(&str, &str); 4] = [
     ("publish.parquet", "/closings"),
 ];
 
-/// Whether DuckDB finds a file of `key` again under its name.
-fn duckdb_takes(key: &str, path: &Path) -> Result<(), String> {
-    let is_of_duckdb =
-        ["store.path", "publish.database", "publish.views", "lake.catalog"].contains(&key);
-    if is_of_duckdb && path.as_os_str().as_encoded_bytes().contains(&b'?') {
-        // Its log would be called otherwise than all who look for one think.
-        let shown = path.display();
-        return Err(format!("must have no ? in it, which ends the name for DuckDB: {shown}"));
-    }
-    if key == "store.path" && path.is_dir() {
-        return Err(format!("must be a file, and {} is a folder", path.display()));
-    }
-    Ok(())
-}
+/// Of [`WRITTEN`], the files of DuckDB's.
+const OF_DUCKDB: [&str; 4] = ["store.path", "publish.database", "publish.views", "lake.catalog"];
 
 impl Reader {
     /// Whether it is read for a command that never calls the platform.
@@ -241,7 +229,10 @@ impl Reader {
     /// [`REPLACED`].
     pub(super) fn written_path(&mut self, key: &str) -> Option<PathBuf> {
         let path = self.path(key)?;
-        if let Err(rule) = duckdb_takes(key, &path) {
+        if OF_DUCKDB.contains(&key) && path.as_os_str().as_encoded_bytes().contains(&b'?') {
+            // Its log would be called otherwise than all who look for one think.
+            let shown = path.display();
+            let rule = format!("must have no ? in it, which ends the name for DuckDB: {shown}");
             self.refuse(key, rule);
             return None;
         }
@@ -291,6 +282,10 @@ impl Reader {
     /// in which way.
     pub(super) fn store_path(&mut self, key: &str) -> Option<PathBuf> {
         let path = self.written_path(key)?;
+        if path.is_dir() {
+            self.refuse(key, format!("must be a file, and {} is a folder", path.display()));
+            return None;
+        }
         if !path.is_symlink() {
             return Some(path);
         }

@@ -15,7 +15,7 @@ pub(crate) struct LoadedScope {
     /// The answer was proven complete (docs/architecture.md, "Completeness"): only then do absent rows leave.
     pub(crate) complete: bool,
     pub(crate) sent_at: Timestamp,
-    /// When it was answered by the service's clock, where what is read is over by both clocks alone.
+    /// When it was answered by the service's clock, where something is over only by both clocks.
     pub(crate) dated_at: Option<Timestamp>,
     /// By what a complete answer is known again of which every value fitted.
     pub(crate) digest: Option<AnswerDigest>,

@@ -57,11 +57,8 @@ impl Session {
             }
         }
         let mut verified = verification.finish()?;
-        // Cycles have come between, which may have learned more of who is forgotten.
-        let list = self.store.privacy().forgotten();
-        verified.comparisons.iter_mut().for_each(|comparison| comparison.clear(&list));
         self.add_calls(run_id, report).await?;
-        self.note_verified(run_id, &verified).await?;
+        self.note_verified(run_id, &mut verified).await?;
         report.verify_due = false;
         for problem in &verified.problems {
             if !report.problems.contains(problem) {
@@ -103,11 +100,15 @@ impl Session {
         self.writer.run(move |conn| RunLog::new(conn).add_calls(run_id, &calls)).await
     }
 
-    async fn note_verified(&self, run_id: i64, verified: &Verified) -> Result<()> {
+    /// Keeps what was found, without what was learned of forgotten persons by the cycles that came between: nor is it
+    /// shown then.
+    async fn note_verified(&self, run_id: i64, verified: &mut Verified) -> Result<()> {
         let at = Timestamp::now();
-        let (mut comparisons, store) = (verified.comparisons.clone(), Arc::clone(&self.store));
+        let mut comparisons = std::mem::take(&mut verified.comparisons);
+        let store = Arc::clone(&self.store);
         let (problems, left_out) = (verified.problems.clone(), verified.left_out.clone());
-        self.writer
+        verified.comparisons = self
+            .writer
             .run(move |conn| {
                 // By the list of the commits before: nothing comes in after it was swept.
                 let list = store.privacy().forgotten();
@@ -118,8 +119,10 @@ impl Session {
                     .verified()
                     .note_verifications(run_id, at, &rows, &problems, &left_out)?;
                 // A program that runs every few minutes leaves as many rows a year as a journal.
-                State::new(conn).forget_what_is_old(at)
+                State::new(conn).forget_what_is_old(at)?;
+                Ok(comparisons)
             })
-            .await
+            .await?;
+        Ok(())
     }
 }

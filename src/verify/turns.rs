@@ -135,8 +135,7 @@ impl Turns {
         }
     }
 
-    fn take(&mut self, context: &Context, key: Key, read: Result<MonthRead>) -> Result<()> {
-        let mut read = read;
+    fn take(&mut self, context: &Context, key: Key, mut read: Result<MonthRead>) -> Result<()> {
         if let Ok(read) = &mut read {
             context.extractor.catch_up(&mut read.load.decoded)?;
         }
