@@ -58,6 +58,7 @@
 //! - [`text`]: numbers with their noun.
 //! - [`tls`]: what encrypts connections.
 //! - [`error`]: one error, whose kind decides retry, exit status and hint.
+//! - [`memory`]: when freed memory goes back to the system.
 //! - [`progress`]: a bar on a terminal, log lines elsewhere.
 //! - [`failpoint`]: named points at which a test kills the process.
 //!
@@ -86,6 +87,7 @@ mod http;
 mod journals;
 mod lake;
 mod lease;
+pub mod memory;
 pub mod mirror;
 mod pending;
 mod plan;
@@ -107,7 +109,3 @@ mod verify;
 
 #[cfg(test)]
 mod fuzz;
-
-// Here, so that the program, the tests and the benches have the same.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

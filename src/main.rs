@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
+    casemirror::memory::give_back_soon();
     let cli = Cli::parse();
     // The store, its log and what does not fit into memory are nobody else's; what is published says itself
     // who may read it.

@@ -34,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tls", &[]),
     ("failpoint", &[]),
     ("durable", &[]),
+    ("memory", &[]),
     ("progress", &[]),
     ("config", &[]),
     ("schedule", &[]),
