@@ -130,6 +130,36 @@ fn the_first_complete_reading_after_the_close_day_closes_a_month() {
     assert_eq!(one::<i64>(&world.published(), unchanged), one::<i64>(&world.published(), all));
 }
 
+/// With few trailing months nothing else reads a month after its close day, and what is corrected then would be taken for
+/// what it was closed with.
+#[test]
+fn a_month_that_no_schedule_reads_any_more_is_read_once_on_its_close_day() {
+    let world = World::with(options(12));
+    world.journals_since(&format!("{}-01", month(2)));
+    let journals = "[schedule]\njournals = \"* * * * * *\"\n[journals]\ntrailing_months = 1\nrecheck_months = 0\n";
+    world.configure(&format!("{FEED}{journals}close_day = 0\n"));
+    world.sync();
+    assert_eq!(rows(&world.published(), "FROM report.closings"), [""; 0], "close_day is 0");
+    world.configure(&format!("{FEED}{journals}close_day = 1\n"));
+    let planned = shown(&world.run(&["plan"]));
+    let revenue = planned.lines().find(|line| line.contains("revenue_journals")).unwrap();
+    let months = "SELECT count(*) FROM sync.journal_months WHERE table_name = 'revenue_journals'";
+    assert_eq!(
+        revenue.split_whitespace().nth(1),
+        Some(&*one::<i64>(&world.published(), months).to_string()),
+        "the month under way, and the two before it:\n{planned}"
+    );
+    world.sync();
+    let closed = "SELECT DISTINCT strftime(journal_month, '%Y-%m') FROM report.closings ORDER BY 1";
+    assert_eq!(rows(&world.published(), closed), [month(2), month(1)]);
+    // Once: what somebody opens again, and what is closed, waits for nothing.
+    let read =
+        "SELECT max(epoch_us(sent_at)) FROM sync.journal_months WHERE closed_read_at IS NOT NULL";
+    let before: i64 = one(&world.published(), read);
+    world.sync();
+    assert_eq!(one::<i64>(&world.published(), read), before);
+}
+
 /// One of the two clocks is wrong: what only one of them says is over stays open, and is closed when they agree.
 #[test]
 fn a_month_is_not_closed_by_a_clock_that_is_days_ahead_of_the_services() {

@@ -101,6 +101,7 @@ fn a_month_is_due_until_it_was_read_after_its_end() {
         format!("{FEED}[journals]\nids = [{OFFICE}]\n[schedule]\njournals = \"* * * * * *\"\n");
     world.configure(&due);
     let plan = world.run(&["plan"]);
+    assert_status(&plan, 0);
     let planned = String::from_utf8_lossy(&plan.stdout).into_owned();
     let depot = planned.lines().find(|line| line.contains("depot_journals")).unwrap();
     assert_eq!(

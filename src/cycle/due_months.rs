@@ -16,6 +16,9 @@ use crate::scope::{DueReason, Month, REVENUE_SUMS, first_month, months_back};
 /// Key of `sync.meta`: the first month that is ever synced, fixed at the first run.
 pub(super) const FIRST_MONTH: &str = "journals_since";
 
+/// Of so many months back, this one included, at least one has reached its `close_day`.
+const MOST_MONTHS_TO_CLOSE_DAY: u32 = 3;
+
 /// What the schedules want of the journals.
 pub(super) struct Wanted {
     pub(crate) ids: Vec<i64>,
@@ -24,6 +27,8 @@ pub(super) struct Wanted {
     pub(crate) all: Vec<Month>,
     pub(crate) trailing: Vec<Month>,
     pub(crate) recheck: Vec<Month>,
+    /// The newest month that closes by itself and whose `close_day` has come.
+    pub(crate) closes: Option<Month>,
     /// `schedule.journals` is due.
     pub(crate) scheduled: bool,
     /// `schedule.journals_recheck` is due.
@@ -49,6 +54,8 @@ impl Wanted {
             all: months_from(first, current),
             trailing: last(settings.trailing_months),
             recheck: last(settings.recheck_months),
+            closes: months_back(current, MOST_MONTHS_TO_CLOSE_DAY)
+                .find(|month| month.closes_at(settings.close_day, zone) <= now),
             scheduled: due.has(Name::Journals),
             rechecked: due.has(Name::JournalsRecheck),
         })
@@ -85,6 +92,9 @@ impl Wanted {
             state.months().months_are_due(all, level, &self.ids, &self.all, None)?;
             let why = Some(DueReason::Schedule);
             state.months().months_are_due(tables, level, &self.ids, &self.trailing, why)?;
+            if let Some(last) = self.closes {
+                state.months().months_to_close_are_due(tables, level, last)?;
+            }
         }
         Ok(())
     }
@@ -124,7 +134,10 @@ pub(crate) fn planned_months(
     }
     if wanted.scheduled {
         planned.extend(of_all(&wanted.trailing));
-        let early = state.months().months_read_too_early(table, level, now)?;
+        let mut early = state.months().months_read_too_early(table, level, now)?;
+        if let Some(last) = wanted.closes {
+            early.append(&mut state.months().months_to_close(table, level, last)?);
+        }
         let is_due = |month: &(i64, Month)| !known.contains_key(month) || early.contains(month);
         planned.extend(of_all(&wanted.all).into_iter().filter(is_due));
     }

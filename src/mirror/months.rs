@@ -11,12 +11,23 @@ use super::state::{batch, execute, list};
 use super::wanted::IS_GONE;
 use crate::config::JournalLevel;
 use crate::error::{Error, Kind, Result};
-use crate::scope::{JournalScope, Month};
+use crate::scope::{JournalScope, Month, REVENUE_SUMS};
 use crate::sql::{self, db, instant, instant_param, scalar_i64};
 
 /// SQL for whether a month `m`, of which `e` is the last day, was last read before it ended, and is over.
 fn read_too_early(now: Timestamp) -> String {
     format!("m.sent_at < e.ends_at AND e.ends_at <= {}", instant(now))
+}
+
+/// SQL for whether a month `m` was last read before its `close_day`, which has come for all up to `last`. None that
+/// somebody has opened again closes by itself.
+fn is_to_close(last: Month) -> String {
+    format!(
+        "m.journal_month <= DATE {} AND m.table_name <> '{REVENUE_SUMS}' AND m.complete AND m.closed_read_at IS NULL \
+         AND NOT {IS_GONE} AND NOT EXISTS (SELECT 1 FROM sync.closings c WHERE c.journal = m.table_name AND {})",
+        sql::text(&last.first().to_string()),
+        same_month("c", "m")
+    )
 }
 
 /// SQL by which months that are due for this reason forget which answer is mirrored, where an equal one is
@@ -105,6 +116,26 @@ impl Months<'_> {
                 of_last("window_days"),
                 of_last("larger_at"),
                 of_last("larger_failures")
+            ),
+        )
+    }
+
+    /// Makes the wanted months due whose `close_day` has come since they were read: the newest is `last`.
+    pub(crate) fn months_to_close_are_due(
+        &self,
+        tables: &[String],
+        level: JournalLevel,
+        last: Month,
+    ) -> Result<()> {
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.journal_months m SET due = {} \
+                 WHERE table_name IN ({}) AND journal_level = {} AND wanted AND due IS NULL AND {}",
+                sql::text(DueReason::BeforeItsClosing.name()),
+                sql::texts(tables.iter().map(String::as_str)),
+                sql::text(&level.to_string()),
+                is_to_close(last)
             ),
         )
     }
@@ -201,16 +232,34 @@ impl Months<'_> {
         level: JournalLevel,
         now: Timestamp,
     ) -> Result<BTreeSet<(i64, Month)>> {
+        self.months_that(table, level, &format!("m.complete AND {}", read_too_early(now)))
+    }
+
+    /// The months of a table whose `close_day` has come since they were read; the newest is `last`.
+    pub(crate) fn months_to_close(
+        &self,
+        table: &str,
+        level: JournalLevel,
+        last: Month,
+    ) -> Result<BTreeSet<(i64, Month)>> {
+        self.months_that(table, level, &is_to_close(last))
+    }
+
+    fn months_that(
+        &self,
+        table: &str,
+        level: JournalLevel,
+        are: &str,
+    ) -> Result<BTreeSet<(i64, Month)>> {
         let rows = sql::query(
             self.conn,
             &format!(
                 "SELECT m.journal_id, strftime(m.journal_month, '%Y-%m') \
                  FROM sync.journal_months m \
                  JOIN report.calendar e ON e.day = last_day(m.journal_month) \
-                 WHERE m.table_name = {} AND m.journal_level = {} AND m.complete AND {}",
+                 WHERE m.table_name = {} AND m.journal_level = {} AND {are}",
                 sql::text(table),
                 sql::text(&level.to_string()),
-                read_too_early(now)
             ),
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
         )?;

@@ -85,6 +85,8 @@ pub(crate) enum DueReason {
     NeverFetched,
     /// It was last read before it ended: lines may have come since.
     BeforeItsEnd,
+    /// It was last read before the day on which it closes (`journals.close_day`).
+    BeforeItsClosing,
     /// Not every window of the last reading answered.
     Incomplete,
     /// The last answer lacked so much that it is not believed yet.
@@ -112,9 +114,10 @@ pub(crate) enum DueReason {
 }
 
 impl DueReason {
-    const NAMES: [(DueReason, &str); 14] = [
+    const NAMES: [(DueReason, &str); 15] = [
         (DueReason::NeverFetched, "never fetched"),
         (DueReason::BeforeItsEnd, "last read before its end"),
+        (DueReason::BeforeItsClosing, "last read before its close_day"),
         (DueReason::Incomplete, "incomplete"),
         (DueReason::Doubted, "doubted"),
         (DueReason::OffItsSum, "the lines do not add up to the platform's sum"),
@@ -134,6 +137,7 @@ impl DueReason {
     pub(crate) fn believes_the_mirror(self) -> bool {
         match self {
             DueReason::BeforeItsEnd
+            | DueReason::BeforeItsClosing
             | DueReason::Doubted
             | DueReason::Control
             | DueReason::AskedFor
