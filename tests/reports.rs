@@ -548,6 +548,9 @@ fn what_history_does_not_hold_is_never_shown_as_what_was() {
         let rows = format!("SELECT count(*) FROM report.journals_as_of('{kept}', now())");
         assert!(one::<i64>(&world.published(), &rows) > 0, "{kept}");
     }
+    // Before the store was there, nobody kept anything.
+    let said = refused("report.journals_as_of('costs', '2001-01-01 00:00:00+00')");
+    assert!(said.contains("the history of costs is whole from"), "{said}");
 
     // From when they keep them, they answer, and for no time before.
     let before = now();

@@ -118,7 +118,7 @@ impl<'a> Alignment<'a> {
             Before::There => {}
         }
         if before != Before::There {
-            self.enter(resource, before)?;
+            self.enter(resource)?;
         }
         // A child table is fetched with its parent, whose `_extra` its field leaves or enters.
         let is_new_child = before != Before::There
@@ -154,16 +154,15 @@ impl<'a> Alignment<'a> {
     }
 
     /// A table begins in the store.
-    fn enter(&self, resource: &Resource, before: Before) -> Result<()> {
+    fn enter(&self, resource: &Resource) -> Result<()> {
         let now = instant_param(jiff::Timestamp::now());
-        // Nobody kept what changed while its file was away.
-        let history_since = (before == Before::Away).then_some(&now);
         self.conn
             .execute(
                 "INSERT INTO sync.resources (table_name, status, since, answered, definition, \
                    read_with, history_since) \
                  VALUES (?, 'ok', ?::TIMESTAMPTZ, false, ?, ?, ?::TIMESTAMPTZ)",
-                params![resource.table, now, self.generation, resource.read_with(), history_since],
+                // Nobody kept what it held before, here or at the source.
+                params![resource.table, now, self.generation, resource.read_with(), now],
             )
             .map(drop)
             .map_err(|e| db("cannot write sync.resources", e))

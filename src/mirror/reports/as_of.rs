@@ -33,12 +33,14 @@ pub(super) fn of_any_table(sql: &str) -> String {
     sql.replace(marked, &where_history_answers("lower(journal)"))
 }
 
-/// A condition that fails, and says why, where the history of one of these tables does not reach back to
-/// `at_instant`.
+/// A condition that fails, and says why, where there is no `at_instant`, or the history of one of these tables does not
+/// reach back to it.
 fn where_history_answers(tables: &str) -> String {
     format!(
         "WHERE (\
            SELECT count(CASE \
+             WHEN at_instant IS NULL THEN error(\
+               'at_instant is NULL: give the instant at which ' || table_name || ' is wanted') \
              WHEN NOT keeps_history THEN error(\
                'history.tables does not name ' || table_name \
                || ': what it held earlier is not known') \
@@ -214,6 +216,43 @@ mod tests {
                     assert_eq!(rows(&conn, &as_of), *expected, "{as_of}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_no_history_reaches_and_no_instant_at_all_are_refused() {
+        let conn = fixture::store(None, 2026..=2026);
+        let began = format!("UPDATE sync.resources SET history_since = {}", instant(0, 0));
+        conn.execute_batch(&began).unwrap();
+        let count = |from: &str| {
+            let counted = sql::scalar_i64(&conn, &format!("SELECT count(*) FROM {from}"));
+            counted.map_err(|e| e.chain())
+        };
+        let each = |at: &str| {
+            [
+                format!("report.signed_cases_as_of({at})"),
+                format!("report.total_cost_as_of({at})"),
+                format!("report.journals_as_of('revenue_journals', {at})"),
+            ]
+            .map(|from| count(&from))
+        };
+        for before in each("TIMESTAMPTZ '2001-01-01 00:00:00+00'") {
+            let said = before.unwrap_err();
+            assert!(said.contains("is whole from") && said.contains("is not known"), "{said}");
+        }
+        let none = "(SELECT max(closed_at) FROM sync.closings)";
+        for without in each(none) {
+            let said = without.unwrap_err();
+            assert!(said.contains("at_instant is NULL"), "{said}");
+        }
+        for between in [format!("{none}, now()"), "now(), NULL".to_owned()] {
+            let said = count(&format!("report.signed_cases_between({between})")).unwrap_err();
+            assert!(said.contains("an instant is NULL"), "{said}");
+        }
+        for answered in
+            each("now()").into_iter().chain([count("report.signed_cases_between(now(), now())")])
+        {
+            assert_eq!(answered, Ok(0));
         }
     }
 
