@@ -77,11 +77,14 @@ impl<M: Memory> Feed<'_, M> {
         let mut recalled = self.memory.recall(name)?;
         let state = &mut recalled.state;
         let reach = Ticks::from_timestamp(Timestamp::now()).earlier_by(LONGEST_REACH);
-        let mut gap = false;
-        let lower = match state.cursor.or(state.bound) {
+        let from = state.cursor.or(state.bound).map(Ticks::new);
+        let gap = match from.filter(|from| *from < reach) {
+            Some(from) => self.is_out_of_reach(name, from, reach).await?,
+            None => false,
+        };
+        let lower = match from {
             None => reach,
-            Some(bound) if Ticks::new(bound) < reach => {
-                gap = true;
+            Some(_) if gap => {
                 // Everything is read again from here: if the bound cannot move, that is no new gap.
                 state.cursor = None;
                 state.bound = None;
@@ -89,7 +92,7 @@ impl<M: Memory> Feed<'_, M> {
                 state.next_bound = None;
                 reach
             }
-            Some(bound) => Ticks::new(bound),
+            Some(from) => from,
         };
         if gap {
             tracing::warn!(
@@ -103,6 +106,13 @@ impl<M: Memory> Feed<'_, M> {
         self.complete(&reading).await?;
         failpoint::hit("poll-complete");
         Ok(Polled { moved: reading.moved, calls: reading.calls, gap })
+    }
+
+    /// Whether the feed tells nothing of `from` any more, which lies before `reach` by our clock. That may be a year
+    /// ahead, and everything would be read again for it: so the service's clock is asked for, where it tells the time.
+    async fn is_out_of_reach(&self, name: FeedName, from: Ticks, reach: Ticks) -> Result<bool> {
+        let date = reading::server_date(self, name, reach).await?;
+        Ok(date.is_none_or(|date| from < date.earlier_by(LONGEST_REACH)))
     }
 
     /// Reads the last `reach` of the feed again, as a poll would, and commits what it says; the

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::Run;
 use super::signals::Interrupt;
@@ -17,8 +18,8 @@ const MARGIN: Duration = Duration::from_secs(3);
 /// What the search's lag holds back.
 pub(super) struct Lag<'r> {
     run: &'r Run,
-    /// This run waits no longer.
-    deadline: Timestamp,
+    /// This run waits no longer, whatever becomes of the clock.
+    deadline: Instant,
     /// What came due by then was waited for already: what it still holds back, such as a table that has
     /// become forbidden, cannot be asked in this run. In microseconds of our clock.
     waited: i64,
@@ -27,7 +28,7 @@ pub(super) struct Lag<'r> {
 impl<'r> Lag<'r> {
     /// Nothing was waited for yet.
     pub(crate) fn new(run: &'r Run) -> Lag<'r> {
-        let deadline = Timestamp::now() + run.config.source.search_delay + MARGIN;
+        let deadline = Instant::now() + run.config.source.search_delay + MARGIN;
         Lag { run, deadline, waited: i64::MIN }
     }
 
@@ -42,7 +43,9 @@ impl<'r> Lag<'r> {
         let Some(next) = next.and_then(|us| Timestamp::from_microsecond(us).ok()) else {
             return Ok(false);
         };
-        if next > self.deadline || run.options.is_partial() && !run.options.wants("cases") {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if next > Timestamp::now() + left || run.options.is_partial() && !run.options.wants("cases")
+        {
             return Ok(false);
         }
         let pause = next.duration_since(Timestamp::now());

@@ -85,13 +85,6 @@ impl<'a, M: Memory> Reading<'a, M> {
         }
     }
 
-    fn path(&self) -> &'static str {
-        match self.name {
-            FeedName::Cases => PATH_CASES,
-            FeedName::Contacts => PATH_CONTACTS,
-        }
-    }
-
     /// Asks until all has come.
     ///
     /// # Errors
@@ -149,7 +142,7 @@ impl<'a, M: Memory> Reading<'a, M> {
             if walk.lacks_counted() {
                 let text = format!(
                     "{}: fewer rows came than Count tells of; the list cannot be read completely",
-                    self.path()
+                    path(self.name)
                 );
                 return Err(Error::new(Kind::BadAnswer, text));
             }
@@ -159,7 +152,7 @@ impl<'a, M: Memory> Reading<'a, M> {
                     format!(
                         "{}: {MOST_PASSES} passes by $skip in a row differed; the list does not \
                          stand still and cannot be read completely",
-                        self.path()
+                        path(self.name)
                     ),
                 ));
             }
@@ -196,20 +189,13 @@ impl<'a, M: Memory> Reading<'a, M> {
     }
 
     async fn call(&mut self, query: Query) -> Result<FeedRows> {
-        let request =
-            Request::get(self.path(), &[])?.query(query).class(CallClass::Feed(self.name));
-        let request = request.expecting(Expected {
-            table: self.path().to_owned(),
-            fields: fields(self.name).map(str::to_owned).collect(),
-            ..Expected::list()
-        });
-        let answer = self.feed.client.send(&request).await?;
+        let answer = self.feed.client.send(&request(self.name, query)?).await?;
         self.calls += 1;
         failpoint::hit("feed-call-noted");
         let date = self.date_of(&answer);
         self.started(&answer, date);
         let Split { records, count } =
-            rows_of(&answer).map_err(|e| e.within(format!("{}: no list came", self.path())))?;
+            rows_of(&answer).map_err(|e| e.within(format!("{}: no list came", path(self.name))))?;
         let page = FeedRows { count, ..FeedRows::read(&records, self.name, self.feed.zone) };
         let dates = page.rows.iter().filter_map(|row| row.when.modified);
         self.newest = dates.chain(self.newest).max();
@@ -312,6 +298,42 @@ impl<'a, M: Memory> Reading<'a, M> {
         }
         self.feed.memory.all_are_named(self.name, self.reader).await
     }
+}
+
+/// The service's time, where it tells one: with the answer to a question for one row of what was modified since `from`.
+///
+/// # Errors
+/// Those of the call.
+pub(super) async fn server_date<M>(
+    feed: &Feed<'_, M>,
+    name: FeedName,
+    from: Ticks,
+) -> Result<Option<Ticks>> {
+    let query = match feed.settings.style {
+        FeedStyle::Odata => Query::new()
+            .top(SMALLEST_PAGE)
+            .filter(Filter::ge("ModifiedDate", from))
+            .order_by(OrderBy::asc("ModifiedDate")),
+        FeedStyle::FromDate => Query::new().with("fromDate", from.to_string()),
+    };
+    let answer = feed.client.send(&request(name, query)?).await?;
+    Ok(answer.server_date.map(Ticks::from))
+}
+
+fn path(name: FeedName) -> &'static str {
+    match name {
+        FeedName::Cases => PATH_CASES,
+        FeedName::Contacts => PATH_CONTACTS,
+    }
+}
+
+fn request(name: FeedName, query: Query) -> Result<Request> {
+    let request = Request::get(path(name), &[])?.query(query).class(CallClass::Feed(name));
+    Ok(request.expecting(Expected {
+        table: path(name).to_owned(),
+        fields: fields(name).map(str::to_owned).collect(),
+        ..Expected::list()
+    }))
 }
 
 /// The rows of an answer. A feed without rows answers `[]`; a 204 moves nothing (contract, section 4), and what says

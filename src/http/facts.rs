@@ -18,7 +18,7 @@ use crate::alert;
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::mirror::{IS_GONE, PublishedSnapshot, State};
+use crate::mirror::{IS_GONE, PublishedSnapshot, RunLog, State};
 use crate::progress::Now;
 use crate::pulse::{Feeds, Pulse};
 use crate::scope::{FailureKind, FeedName, TableStatus};
@@ -178,13 +178,7 @@ impl Facts {
 
 fn window(conn: &Connection, config: &Config, now: Timestamp) -> Result<Window> {
     let (allowed, length) = (config.feed.calls, config.feed.per);
-    let begins = now - length;
-    let calls = format!(
-        "SELECT count(*) FROM sync.feed_calls WHERE sent_at > {} OR ended_at > {}",
-        sql::instant(begins),
-        sql::instant(begins)
-    );
-    Ok(Window { calls: scalar_i64(conn, &calls)?, allowed, length })
+    Ok(Window { calls: RunLog::new(conn).feed_calls_within(length, now)?, allowed, length })
 }
 
 fn restated(conn: &Connection, now: Timestamp) -> Result<Restated> {

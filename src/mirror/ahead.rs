@@ -21,7 +21,7 @@ struct Step {
     now: String,
 }
 
-fn steps(now: Timestamp, doubt: Duration) -> [Step; 8] {
+fn steps(now: Timestamp, doubt: Duration) -> [Step; 10] {
     let after = |duration| now.checked_add(duration).unwrap_or(Timestamp::MAX);
     let (longest, largest) = (after(LONGEST_WAIT.max(doubt + LARGEST_STEP)), after(LARGEST_STEP));
     let instants =
@@ -31,6 +31,9 @@ fn steps(now: Timestamp, doubt: Duration) -> [Step; 8] {
         instants("failures", "first_at", largest),
         instants("journal_months", "doubted_at", largest),
         instants("journal_months", "not_found_at", largest),
+        // A sum is read after its lines, and a month after its end.
+        instants("journal_months", "sent_at", largest),
+        instants("journal_months", "read_at", largest),
         instants("journal_scopes", "not_found_at", largest),
         instants("removals", "removed_at", largest),
         instants("seen", "suspect_at", largest),
@@ -106,7 +109,8 @@ mod tests {
         };
         let ahead = instant(now + 24 * 40 * hour);
         conn.execute_batch(&format!(
-            "UPDATE sync.journal_months SET not_found_at = {ahead} WHERE journal_id = 1; \
+            "UPDATE sync.journal_months SET not_found_at = {ahead}, sent_at = {ahead}, read_at = {ahead} \
+               WHERE journal_id = 1; \
              INSERT INTO sync.journal_scopes BY NAME SELECT 'offices' AS journal_level, 1 AS journal_id, \
                {ahead} AS not_found_at; \
              INSERT INTO sync.removals VALUES ('file_tags', {ahead}, 60)"
@@ -117,7 +121,7 @@ mod tests {
         assert!(!lie_ahead(&conn, now, 48 * hour).unwrap());
         let noted = format!(
             "SELECT count(*) FROM sync.journal_months m, sync.journal_scopes g, sync.removals r \
-             WHERE m.not_found_at = {0} AND g.not_found_at = {0} AND r.removed_at = {0}",
+             WHERE m.not_found_at = {0} AND m.sent_at = {0} AND m.read_at = {0} AND g.not_found_at = {0} AND r.removed_at = {0}",
             instant(now)
         );
         assert_eq!(scalar_i64(&conn, &noted).unwrap(), 1);

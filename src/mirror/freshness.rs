@@ -46,9 +46,13 @@ pub(super) fn last_change(conn: &Connection) -> Result<Option<Timestamp>> {
 pub(super) fn newest_version(conn: &Connection, now: Timestamp) -> Result<Timestamp> {
     let closed = "SELECT epoch_us(greatest(max(closed_at), max(reopened_at))) FROM sync.closings";
     let closed = query(conn, closed, |row| row.get(0))?.into_iter().find_map(from_micros);
-    let last = last_change(conn)?.max(closed).unwrap_or(Timestamp::MIN);
+    Ok(followed(last_change(conn)?.max(closed).unwrap_or(Timestamp::MIN), now))
+}
+
+/// The instant that versions to come must be later than, of that of the `last` one.
+pub(super) fn followed(last: Timestamp, now: Timestamp) -> Timestamp {
     if last <= now + MOST_AHEAD {
-        return Ok(last);
+        return last;
     }
     tracing::warn!(
         last_change = %last,
@@ -56,7 +60,7 @@ pub(super) fn newest_version(conn: &Connection, now: Timestamp) -> Result<Timest
          reports as of an instant may have two versions of one row, and what changes in closed months is not counted in \
          report.journal_statement, then or later"
     );
-    Ok(Timestamp::MIN)
+    Timestamp::MIN
 }
 
 /// Notes of the tables of a commit that rows were `written`, or scopes `read`, now.
@@ -185,6 +189,9 @@ mod tests {
             conn.execute_batch(&set).unwrap();
             assert_eq!(newest(), expected);
         }
+        // The clock of a process may be set back while it runs.
+        let ahead = |hours| followed(now + hours * Duration::from_secs(3600), now);
+        assert_eq!((ahead(3), ahead(4)), (now + MOST_AHEAD, Timestamp::MIN));
         // What is written after a closing is not what was closed.
         let closed = "UPDATE sync.freshness SET last_change = '2026-06-01T09:00:00Z'; \
             INSERT INTO sync.closings (journal, journal_level, journal_id, journal_month, closed_at, closed_by, \

@@ -158,11 +158,23 @@ impl<'c> RunLog<'c> {
             self.conn,
             &format!(
                 "SELECT max(epoch_us(ended_at) + least(hold_ns, {longest}) // 1000) \
-                 FROM sync.feed_calls WHERE hold_ns > 0"
+                 FROM sync.feed_calls WHERE hold_ns > 0 AND ended_at <= {}",
+                // Not what our clock told while it was ahead.
+                instant(now)
             ),
             |row| row.get(0),
         )?;
         Ok(until.into_iter().find_map(from_micros).filter(|until| *until > now))
+    }
+
+    /// How many calls to the feeds the throttle counts that looks back so far: what was sent, or ended, since.
+    pub(crate) fn feed_calls_within(&self, length: Duration, now: Timestamp) -> Result<i64> {
+        // Not what our clock told while it was ahead.
+        let within = format!("BETWEEN {} AND {}", instant(now - length), instant(now));
+        let sql = format!(
+            "SELECT count(*) FROM sync.feed_calls WHERE sent_at {within} OR ended_at {within}"
+        );
+        scalar_i64(self.conn, &sql)
     }
 
     /// When a schedule last ran.
@@ -330,4 +342,37 @@ fn among(column: &str, list: &str, cases: &[i64], literal: impl Fn(&i64) -> Stri
     }
     let scopes: Vec<String> = cases.iter().map(literal).chain([list.to_owned()]).collect();
     format!("AND {column} IN ({})", scopes.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    #[test]
+    fn calls_to_the_feeds_that_a_wrong_clock_dated_ahead_are_not_those_of_now() {
+        let conn = fixture::store(None, 2026..=2026);
+        let now: Timestamp = "2026-11-28T12:00:00Z".parse().unwrap();
+        let second = Duration::from_secs(1);
+        let call = |id: i64, sent: Timestamp, hold: Option<i64>| {
+            let sql = format!(
+                "INSERT INTO sync.feed_calls BY NAME SELECT {id} AS id, 'cases' AS feed, {} AS sent_at, {} AS ended_at, \
+                   {} AS hold_ns",
+                instant(sent),
+                instant(sent + second),
+                hold.map_or("NULL".to_owned(), |hold| hold.to_string())
+            );
+            conn.execute_batch(&sql).unwrap();
+        };
+        call(1, now - 30 * second, None);
+        call(2, now - 31 * second, None);
+        call(3, now - 40 * second, None);
+        call(4, now + 400 * 86_400 * second, Some(60_000_000_000));
+        let log = RunLog::new(&conn);
+        assert_eq!(log.feed_calls_within(30 * second, now).unwrap(), 2);
+        let held = || log.feeds_held_until(600 * second, now).unwrap();
+        assert_eq!(held(), None);
+        call(5, now - 11 * second, Some(60_000_000_000));
+        assert_eq!(held(), Some(now + 50 * second));
+    }
 }

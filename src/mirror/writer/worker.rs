@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::mirror::commit::{self, Applied};
 use crate::mirror::first_load::KnownScopes;
+use crate::mirror::freshness;
 use crate::mirror::load::{Outcome, Settings};
 use crate::mirror::threads::Threads;
 use crate::mirror::transactions::Transactions;
@@ -260,11 +261,12 @@ impl Worker {
     }
 }
 
-/// The time of a commit, later than the last one's whatever the clock does, so that versions of a row
-/// have an order.
+/// The time of a commit, later than the last one's where the clock goes back a little, so that versions of a row
+/// have an order. A last one that lies too far ahead is not followed ([`freshness::followed`]).
 pub(super) fn commit_time(last: &mut Timestamp) -> Timestamp {
-    let step = Duration::from_micros(1);
-    let now = Timestamp::now().max(*last + step);
+    let now = Timestamp::now();
+    let followed = freshness::followed(*last, now);
+    let now = now.max(followed.saturating_add(Duration::from_micros(1)).unwrap_or(Timestamp::MAX));
     *last = now;
     now
 }
