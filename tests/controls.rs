@@ -4,33 +4,19 @@
 use std::process::Output;
 
 use casemirror::sandbox::{Act, Facet, Fault, Journal, JournalEdit, Rule};
-use duckdb::Connection;
 use rstest::rstest;
 use serde_json::Value;
 
 use crate::support::follow::{
     Integrator, UNTHROTTLED, assert_status, brisk, calls, change, lines, shown_cases, unthrottled,
 };
-use crate::support::journals::{OFFICE, month};
+use crate::support::journals::{OFFICE, mirrored, month, not_clear, options};
 use crate::support::scripted::{fault, garbage, page, refuse, search_path};
 use crate::support::{World, one, shown};
 
 const SUMS: &str = "*/RevenueJournals/Sum";
 /// Both the list of the offices and the trailing months are read in every run.
 const BOTH_DUE: &str = "[schedule]\nreference = \"* * * * * *\"\njournals = \"* * * * * *\"\n";
-
-/// A mirror whose journals begin so many months ago.
-fn mirrored(months: i32) -> World {
-    let world = brisk(unthrottled(12));
-    world.journals_since(&format!("{}-01", month(months)));
-    world.bootstrap();
-    world
-}
-
-/// Alters the store behind the mirror's back.
-fn alter(world: &World, sql: &str) -> usize {
-    Connection::open(world.path("data/store.duckdb")).unwrap().execute(sql, []).unwrap()
-}
 
 fn verify(world: &World) -> Output {
     world.run(&["verify", "--sample", "0"])
@@ -42,18 +28,6 @@ fn assert_no_agreement(output: &Output, words: &str) {
     let text = shown(output);
     assert!(!text.contains("the mirror equals the source"), "{text}");
     assert!(text.contains(words), "{text}");
-}
-
-/// The query of the guide whose empty answer is the all clear.
-fn not_clear(world: &World) -> Vec<String> {
-    let guide = include_str!("../docs/finance.md");
-    let query = guide
-        .split("```sql\n")
-        .filter_map(|text| text.split_once("```").map(|(query, _)| query))
-        .find(|query| query.contains("report.journal_coverage") && query.contains("UNION ALL"))
-        .unwrap();
-    let query = query.trim().trim_end_matches(';');
-    lines(&world.published(), &format!("SELECT journal, status FROM ({query})"))
 }
 
 /// How many months of revenue there are of each status.
@@ -70,229 +44,6 @@ fn sum_answers(world: &World, answer: Fault) {
 }
 
 #[test]
-fn an_office_that_left_the_list_is_asked_until_the_source_answers_404_and_is_shown() {
-    let world = mirrored(2);
-    leaves_the_list(&world);
-    world.configure(&format!("{UNTHROTTLED}{BOTH_DUE}"));
-    let edited = month(1);
-    let act = Act::Journal {
-        journal: Journal::RevenueJournals,
-        office_id: OFFICE,
-        month: edited.clone(),
-        edit: JournalEdit::Amount,
-        line: Some(1),
-    };
-    let payment = format!(
-        "SELECT payment::VARCHAR FROM report.revenue_by_month WHERE journal_id = {OFFICE} \
-         AND month = '{edited}-01'"
-    );
-    let before: String = one(&world.published(), &payment);
-    world.sandbox.act(&act).unwrap();
-    world.sync();
-    // It is no row of the list any more, and followed still.
-    let left = format!("SELECT count(*) FROM main.offices WHERE id = {OFFICE}");
-    assert_eq!(one::<i64>(&world.published(), &left), 0);
-    let after: String = one(&world.published(), &payment);
-    assert_ne!(before, after);
-    let of_office = format!(
-        "SELECT status, count(*) AS months, count(DISTINCT name) AS names \
-         FROM report.journal_coverage WHERE journal_id = {OFFICE} GROUP BY ALL ORDER BY ALL"
-    );
-    assert_eq!(
-        lines(&world.published(), &of_office),
-        [
-            "{'status': complete, 'months': 10, 'names': 1}",
-            "{'status': open, 'months': 5, 'names': 1}"
-        ]
-    );
-    assert_status(&verify(&world), 0);
-
-    // The source does not know it any more: one 404 says nothing yet.
-    let path = format!("/api/Offices/{OFFICE}/*Journals*");
-    world.sandbox.fault(fault(&path, None, refuse(404)));
-    let asked = |world: &World| {
-        let of_office = format!("/api/Offices/{OFFICE}/");
-        let of_office = |call: &String| call.contains(&of_office) && call.contains("Journals");
-        calls(world).iter().filter(|(call, _)| of_office(call)).map(|(_, n)| *n).sum::<u64>()
-    };
-    let one_more = |world: &World| {
-        alter(world, "UPDATE sync.failures SET next_at = first_at");
-        world.sandbox.reset_stats();
-        world.run(&["sync"])
-    };
-    assert_status(&one_more(&world), 3);
-    assert_status(&one_more(&world), 3);
-    let gone = "SELECT count(*) FROM report.journal_coverage WHERE status = 'gone'";
-    assert_eq!(one::<i64>(&world.published(), gone), 0, "source.doubt has not passed");
-    alter(
-        &world,
-        "UPDATE sync.journal_scopes SET not_found_at = '2026-01-01 00:00:00+00' \
-                   WHERE not_found_at IS NOT NULL",
-    );
-    let output = one_more(&world);
-    assert_status(&output, 0);
-    assert!(shown(&output).contains("no longer knows whose journals"), "{}", shown(&output));
-    assert_eq!(
-        lines(&world.published(), &of_office),
-        ["{'status': gone, 'months': 15, 'names': 1}"]
-    );
-    assert_eq!(one::<String>(&world.published(), &payment), after);
-    assert!(
-        not_clear(&world).contains(&"{'journal': revenue_journals, 'status': gone}".to_owned())
-    );
-    assert_status(&one_more(&world), 0);
-    assert_eq!(asked(&world), 0, "it is asked no more");
-    assert_status(&world.run(&["sync", "--full"]), 0);
-    assert_eq!(asked(&world), 0, "nor by --full");
-    let output = verify(&world);
-    assert_status(&output, 0);
-    let text = shown(&output);
-    assert!(
-        text.contains("3 months of revenue journals whose office the source no longer"),
-        "{text}"
-    );
-    assert!(!text.contains("the mirror equals the source"), "{text}");
-
-    // So it stays while another level is mirrored and after it.
-    let of_revenue = "SELECT l.* EXCLUDE (_synced_at) FROM revenue_journals l ORDER BY ALL";
-    let (revenue, notes) =
-        (lines(&world.published(), of_revenue), "FROM revenue_journal_annotations");
-    let noted = lines(&world.published(), notes).len();
-    let chain = format!("{UNTHROTTLED}{BOTH_DUE}[journals]\nlevel = \"chain\"\n");
-    world.configure(&chain);
-    assert_status(&world.run(&["sync"]), 0);
-    world.configure(&format!("{UNTHROTTLED}{BOTH_DUE}"));
-    assert_status(&world.run(&["sync"]), 0);
-    assert_eq!(
-        lines(&world.published(), &of_office),
-        ["{'status': gone, 'months': 15, 'names': 1}"]
-    );
-    assert_eq!(one::<String>(&world.published(), &payment), after);
-    assert_eq!(lines(&world.published(), of_revenue), revenue);
-    assert_eq!(lines(&world.published(), notes).len(), noted);
-
-    // It comes back.
-    world.sandbox.clear_faults();
-    world.sync();
-    assert_eq!(one::<i64>(&world.published(), gone), 0);
-    assert!(asked(&world) > 0);
-    world.assert_equal();
-}
-
-/// The office is not listed any more.
-fn leaves_the_list(world: &World) {
-    let listed = Integrator::log_in(world).call("GET", "/api/Offices", &Value::Null);
-    let mut others = listed.as_array().unwrap().clone();
-    others.retain(|office| office["Id"] != OFFICE);
-    world.sandbox.fault(fault("/api/Offices", None, garbage(&Value::from(others).to_string())));
-}
-
-/// The office leaves the list, and answers 404 until that is believed.
-fn leaves_for_good(world: &World) {
-    leaves_the_list(world);
-    let path = format!("/api/Offices/{OFFICE}/*Journals*");
-    world.sandbox.fault(fault(&path, None, refuse(404)));
-    world.configure(&format!("{UNTHROTTLED}{BOTH_DUE}"));
-    for _ in 0..2 {
-        alter(world, "UPDATE sync.failures SET next_at = first_at");
-        assert_status(&world.run(&["sync"]), 3);
-    }
-    alter(
-        world,
-        "UPDATE sync.journal_scopes SET not_found_at = '2026-01-01 00:00:00+00' \
-                  WHERE not_found_at IS NOT NULL",
-    );
-    alter(world, "UPDATE sync.failures SET next_at = first_at");
-    assert_status(&world.run(&["sync"]), 0);
-}
-
-/// What the office's revenue comes to, by month, with what its months are said to be.
-fn of_office(world: &World) -> [Vec<String>; 2] {
-    let of = format!("WHERE journal_id = {OFFICE}");
-    [
-        lines(
-            &world.published(),
-            &format!("SELECT * FROM report.revenue_by_month {of} ORDER BY month"),
-        ),
-        lines(
-            &world.published(),
-            &format!("SELECT DISTINCT status FROM report.journal_coverage {of} ORDER BY 1"),
-        ),
-    ]
-}
-
-#[test]
-fn an_answer_takes_back_what_a_404_said_of_an_office_that_left_the_list() {
-    let world = mirrored(2);
-    leaves_the_list(&world);
-    let path = format!("/api/Offices/{OFFICE}/DepotJournals");
-    world.sandbox.fault(fault(&path, None, refuse(404)));
-    world.configure(&format!("{UNTHROTTLED}{BOTH_DUE}"));
-    let doubted = "SELECT count(*) FROM sync.journal_scopes WHERE not_found_at IS NOT NULL";
-    world.run(&["sync"]);
-    world.sandbox.clear_faults();
-    leaves_the_list(&world);
-    alter(&world, "UPDATE sync.failures SET next_at = first_at");
-    alter(&world, "UPDATE sync.journal_scopes SET not_found_at = now()");
-    world.sync();
-    assert_eq!(one::<i64>(&world.store(), doubted), 0, "its journals are answered");
-
-    // Who asks by name finds one that was taken for gone.
-    leaves_for_good(&world);
-    let gone = format!(
-        "SELECT count(*) FROM report.journal_coverage WHERE status = 'gone' AND journal_id = {OFFICE}"
-    );
-    assert!(one::<i64>(&world.published(), &gone) > 0);
-    world.sandbox.clear_faults();
-    leaves_the_list(&world);
-    let (day, id) = (format!("{}-01", month(1)), OFFICE.to_string());
-    let named = ["journals", "--from", &day, "--to", &day, "--ids", &id, "--kind", "depot"];
-    assert_status(&world.run(&named), 0);
-    assert_eq!(one::<i64>(&world.published(), &gone), 0);
-}
-
-#[test]
-fn an_office_that_is_gone_since_its_level_was_left_is_shown_as_it_was() {
-    let world = mirrored(2);
-    let [revenue, _] = of_office(&world);
-    assert!(revenue.len() == 3 && revenue.iter().all(|row| !row.contains("NULL")), "{revenue:?}");
-    world.configure(&format!("{UNTHROTTLED}{BOTH_DUE}[journals]\nlevel = \"chain\"\n"));
-    world.sync();
-    assert_eq!(of_office(&world), [Vec::<String>::new(), Vec::new()]);
-    leaves_for_good(&world);
-    assert_eq!(of_office(&world), [revenue, vec!["{'status': gone}".to_owned()]]);
-}
-
-/// Its months cannot be read once more before they are closed, and nothing of them is missing.
-#[test]
-fn a_month_of_an_office_that_is_gone_is_closed_as_it_was_last_read() {
-    let world = mirrored(2);
-    leaves_for_good(&world);
-    let last = month(1);
-    let closed = format!(
-        "SELECT count(*) FROM report.closings WHERE journal_id = {OFFICE} \
-           AND journal_month = '{last}-01' AND closed_by <> 'close_day'"
-    );
-    assert_status(&world.run(&["close", "--month", &last, "--reopen"]), 0);
-    assert_status(&world.run(&["close", "--month", &last]), 0);
-    assert_eq!(one::<i64>(&world.published(), &closed), 4);
-
-    // What was read before the month's end is not all of it.
-    assert_status(&world.run(&["close", "--month", &last, "--reopen"]), 0);
-    let early =
-        format!("UPDATE sync.journal_months SET sent_at = '{last}-15' WHERE journal_id = {OFFICE}");
-    alter(&world, &early);
-    let output = world.run(&["close", "--month", &last]);
-    assert_status(&output, 0);
-    assert!(shown(&output).contains("gone, and not read whole"), "{}", shown(&output));
-    assert_eq!(one::<i64>(&world.published(), &closed), 4, "the others are closed alone");
-    let id = OFFICE.to_string();
-    assert_status(&world.run(&["close", "--month", &last, "--office", &id]), 3);
-    assert_status(&world.run(&["close", "--month", &last, "--office", &id, "--force"]), 0);
-    assert_eq!(one::<i64>(&world.published(), &closed), 8);
-}
-
-#[test]
 fn a_sum_that_did_not_fit_is_not_told_as_none() {
     let world = brisk(unthrottled(12));
     world.journals_since(&format!("{}-01", month(2)));
@@ -304,75 +55,11 @@ fn a_sum_that_did_not_fit_is_not_told_as_none() {
              SELECT DISTINCT 'revenue_journal_sums', journal_level || '/' || journal_id || '/' \
                || strftime(journal_month, '%Y-%m'), 'x', 'total_payment' FROM sync.journal_months WHERE {of}"
         );
-        assert_ne!(alter(&world, &reject), 0);
+        assert_ne!(world.alter(&reject), 0);
         shown(&world.run(&["sync"])).contains("gives no sum")
     };
     assert!(told(&format!("journal_id = {OFFICE}")), "there are other offices");
     assert!(!told("true"));
-}
-
-/// Nobody reads them any more, which is what closes others.
-#[test]
-fn on_their_close_day_the_months_of_an_office_that_is_gone_are_closed_as_they_were_last_read() {
-    let closed = month(2);
-    let world = brisk(unthrottled(12));
-    world.journals_since(&format!("{closed}-01"));
-    world.configure(&format!("{UNTHROTTLED}[journals]\nclose_day = 0\n"));
-    world.bootstrap();
-    let of_month = format!("journal_id = {OFFICE} AND journal_month = '{closed}-01'");
-    let spoil = |table: &str, what: &str| {
-        let of = format!("table_name = '{table}' AND {of_month}");
-        assert_eq!(alter(&world, &format!("UPDATE sync.journal_months SET {what} WHERE {of}")), 1);
-    };
-    spoil("depot_journals", &format!("sent_at = '{closed}-15'"));
-    spoil("case_journals", "doubted_at = now()");
-    // From here on months close by themselves.
-    leaves_for_good(&world);
-    let closings = format!(
-        "SELECT journal, closed_by, lines = (SELECT count(*) FROM revenue_journals WHERE {of_month}) AS same \
-         FROM report.closings WHERE {of_month} ORDER BY journal"
-    );
-    let closings = lines(&world.published(), &closings);
-    assert_eq!(
-        closings.len(),
-        2,
-        "neither what was read too early, nor what is doubted: {closings:?}"
-    );
-    assert!(
-        closings[0].contains("revenue_journals, 'closed_by': close_day, 'same': true"),
-        "{closings:?}"
-    );
-    let id = OFFICE.to_string();
-    let output = world.run(&["close", "--month", &closed, "--office", &id]);
-    assert_status(&output, 3);
-    assert!(shown(&output).contains("gone, and not read whole"), "{}", shown(&output));
-}
-
-#[test]
-fn what_came_incompletely_of_an_office_that_was_gone_is_asked_again() {
-    let world = mirrored(5);
-    let (month, path) = (month(4), format!("/api/Offices/{OFFICE}/RevenueJournals"));
-    let hundred = format!("[{}]", [r#"{"RevenueReferralKey": "k", "Payment": 1}"#; 100].join(","));
-    for (query, answer) in [("$skip", refuse(400)), ("fromDate", garbage(&hundred))] {
-        let rule = Rule { query: Some(query.to_owned()), ..fault(&path, None, answer) };
-        world.sandbox.fault(rule);
-    }
-    let day = format!("{month}-01");
-    let read = ["journals", "--from", &day, "--to", &day, "--kind", "revenue"];
-    assert_status(&world.run(&read), 3);
-    let status = format!(
-        "SELECT status FROM report.journal_coverage WHERE journal = 'revenue_journals' \
-         AND journal_id = {OFFICE} AND journal_month = '{day}'"
-    );
-    assert_eq!(one::<String>(&world.published(), &status), "incomplete");
-    world.sandbox.clear_faults();
-    leaves_for_good(&world);
-    assert_eq!(one::<String>(&world.published(), &status), "gone");
-    assert!(of_office(&world)[0].iter().any(|row| row.contains("NULL")));
-    world.sandbox.clear_faults();
-    world.sync();
-    assert_eq!(one::<String>(&world.published(), &status), "complete");
-    world.assert_equal();
 }
 
 #[rstest]
@@ -424,7 +111,7 @@ fn what_no_month_tells_of_is_not_clear_either() {
     );
 
     // A value of a journal without a sum.
-    let world = mirrored(2);
+    let world = mirrored(options(12), 2, "");
     assert_eq!(not_clear(&world), [""; 0]);
     let line = r#"[{"DepotJournalDocumentId": 1, "Amount": 1.005}]"#;
     let path = format!("/api/Offices/{OFFICE}/DepotJournals");
@@ -449,7 +136,7 @@ fn a_control_that_nobody_wants_is_no_failure_and_no_agreement() {
 
 #[test]
 fn lines_that_do_not_add_up_are_told_by_sync_and_status() {
-    let world = mirrored(2);
+    let world = mirrored(options(12), 2, "");
     let wrong = "{\"TotalPayment\": 1.00, \"TotalPurchasePrice\": 1.00}";
     let path = format!("/api/Offices/{OFFICE}/RevenueJournals/Sum");
     let rule = fault(&path, None, garbage(wrong));
@@ -472,13 +159,10 @@ fn lines_that_do_not_add_up_are_told_by_sync_and_status() {
     assert_eq!(lines(&world.published(), &off), [row, row]);
 
     // Known to be the sum of something else, they are said to have no control, and are not asked.
-    alter(
-        &world,
-        &format!(
-            "UPDATE sync.journal_months SET no_control_at = now() \
+    world.alter(&format!(
+        "UPDATE sync.journal_months SET no_control_at = now() \
              WHERE table_name = 'revenue_journal_sums' AND journal_id = {OFFICE}"
-        ),
-    );
+    ));
     world.sandbox.reset_stats();
     let output = verify(&world);
     assert_no_agreement(
@@ -496,7 +180,7 @@ fn lines_that_do_not_add_up_are_told_by_sync_and_status() {
 
 #[test]
 fn lines_that_are_asked_for_alone_are_held_against_their_sums_all_the_same() {
-    let world = mirrored(2);
+    let world = mirrored(options(12), 2, "");
     let before = reconciled(&world);
     assert!(before.iter().any(|row| row.contains("matches")), "{before:?}");
     assert_status(&world.run(&["sync", "--only", "revenue_journals", "--full"]), 0);
@@ -513,7 +197,7 @@ fn sums_are_held_against_lines_whose_annotations_nobody_wants(
     #[case] status: i32,
     #[case] words: &str,
 ) {
-    let world = mirrored(1);
+    let world = mirrored(options(12), 1, "");
     let without = format!(
         "{UNTHROTTLED}{BOTH_DUE}[resources]\ndisable = [\"revenue_journal_annotations\"]\n"
     );
@@ -549,7 +233,7 @@ fn sums_are_held_against_lines_whose_annotations_nobody_wants(
 
 #[test]
 fn of_a_journal_that_is_not_read_any_more_no_difference_is_known() {
-    let world = mirrored(2);
+    let world = mirrored(options(12), 2, "");
     let known = "SELECT count(*) FILTER (WHERE r.platform_sum IS NOT NULL) AS sums, \
                    count(*) FILTER (WHERE r.difference IS NOT NULL) AS differences, \
                    count(*) FILTER (WHERE c.sum_matches IS NOT NULL) AS compared \
@@ -565,7 +249,7 @@ fn of_a_journal_that_is_not_read_any_more_no_difference_is_known() {
 
 #[test]
 fn a_month_that_was_read_before_its_end_is_open_however_late_it_is() {
-    let world = mirrored(2);
+    let world = mirrored(options(12), 2, "");
     assert_eq!(not_clear(&world), [""; 0]);
     let of = |month: &str| {
         lines(
@@ -579,13 +263,10 @@ fn a_month_that_was_read_before_its_end_is_open_however_late_it_is() {
     assert_eq!(of(&month(0)), ["{'status': open}"]);
     assert_eq!(of(&month(1)), ["{'status': complete}"]);
     let early = month(2);
-    alter(
-        &world,
-        &format!(
-            "UPDATE sync.journal_months SET sent_at = '{early}-15 12:00:00+00' \
+    world.alter(&format!(
+        "UPDATE sync.journal_months SET sent_at = '{early}-15 12:00:00+00' \
              WHERE journal_month = '{early}-01'"
-        ),
-    );
+    ));
     assert_eq!(of(&early), ["{'status': open}"]);
     let sums = "SELECT count(*) FROM report.journal_coverage WHERE journal = 'revenue_journal_sums' \
                 AND lines = 1";
@@ -595,7 +276,7 @@ fn a_month_that_was_read_before_its_end_is_open_however_late_it_is() {
 
 #[test]
 fn an_id_that_both_searches_return_is_a_case_and_no_difference() {
-    let world = mirrored(1);
+    let world = mirrored(options(12), 1, "");
     let asked = |of: &str| {
         let path = format!("{}?$top=1000", search_path(of));
         let rows = Integrator::log_in(&world).call("POST", &path, &Value::Null);
@@ -610,15 +291,12 @@ fn an_id_that_both_searches_return_is_a_case_and_no_difference() {
 
 #[test]
 fn a_difference_stands_in_status_until_a_later_verification_finds_none() {
-    let world = mirrored(2);
+    let world = mirrored(options(12), 2, "");
     let closed = month(2);
-    alter(
-        &world,
-        &format!(
-            "UPDATE main.revenue_journals SET payment = payment + 1 WHERE journal_id = {OFFICE} \
+    world.alter(&format!(
+        "UPDATE main.revenue_journals SET payment = payment + 1 WHERE journal_id = {OFFICE} \
              AND journal_month = '{closed}-01' AND line_number = 1"
-        ),
-    );
+    ));
     assert_status(&verify(&world), 4);
     let status = world.run(&["status"]);
     assert_status(&status, 4);
@@ -643,7 +321,7 @@ fn a_difference_stands_in_status_until_a_later_verification_finds_none() {
     let kept = "SELECT count(DISTINCT verified_at) FROM sync.verifications WHERE difference";
     assert_eq!(one::<i64>(&world.store(), &format!("{kept} IS NULL")), 1);
     assert_eq!(one::<i64>(&world.store(), &format!("{kept} IS NOT NULL")), 1);
-    alter(&world, "UPDATE sync.verifications SET verified_at = '2025-01-01 00:00:00+00'");
+    world.alter("UPDATE sync.verifications SET verified_at = '2025-01-01 00:00:00+00'");
     assert_status(&verify(&world), 0);
     assert_eq!(one::<i64>(&world.store(), &format!("{kept} IS NOT NULL")), 0);
 }
@@ -657,7 +335,7 @@ fn lines_that_are_read_late_are_held_against_their_sum_in_the_same_run() {
     world.sandbox.fault(fault("*/RevenueJournals", None, refuse(500)));
     assert_status(&world.run(&["sync"]), 3);
     world.sandbox.clear_faults();
-    alter(&world, "UPDATE sync.failures SET next_at = first_at");
+    world.alter("UPDATE sync.failures SET next_at = first_at");
     world.sync();
     let verdicts = reconciled(&world).join(" ");
     assert!(verdicts.contains("matches") && !verdicts.contains("no_control"), "{verdicts}");
@@ -673,13 +351,13 @@ fn journals_without_a_sum_are_held_against_the_source_in_turn(
     #[case] table: &str,
     #[case] edit: &str,
 ) {
-    let world = mirrored(3);
+    let world = mirrored(options(12), 3, "");
     let oldest = month(3);
     let altered = format!(
         "UPDATE main.{table} SET {edit} WHERE journal_id = {OFFICE} \
          AND journal_month = '{oldest}-01' AND line_number = 1"
     );
-    assert_eq!(alter(&world, &altered), 1);
+    assert_eq!(world.alter(&altered), 1);
     assert_status(&verify(&world), 0);
     assert_status(&verify(&world), 0);
     let output = verify(&world);
@@ -701,7 +379,7 @@ fn what_was_booked_since_into_a_month_without_a_sum_is_followed() {
     let world = brisk(unthrottled(12));
     world.journals_since(&format!("{}-01", month(1)));
     world.bootstrap();
-    alter(&world, "UPDATE sync.journal_months SET closed_read_at = NULL");
+    world.alter("UPDATE sync.journal_months SET closed_read_at = NULL");
     let act = Act::Journal {
         journal: Journal::DepotJournals,
         office_id: OFFICE,
@@ -737,10 +415,10 @@ fn a_case_signed_in_the_last_millisecond_of_a_month_is_no_false_alarm() {
     world.sync();
     assert_status(&verify(&world), 0);
     // What really differs there is found still.
-    alter(
-        &world,
-        &format!("UPDATE main.cases SET assignment_type = 'Valuation' WHERE id = {}", sales[6]),
-    );
+    world.alter(&format!(
+        "UPDATE main.cases SET assignment_type = 'Valuation' WHERE id = {}",
+        sales[6]
+    ));
     let output = verify(&world);
     assert_status(&output, 4);
     assert!(shown(&output).contains(&format!("signed cases 2026-10: case {}", sales[6])));

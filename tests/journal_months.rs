@@ -30,12 +30,6 @@ fn hang(path: &str, query: Option<String>) -> Rule {
     Rule { method: None, path: path.to_owned(), query, nth: 1, count: None, fault }
 }
 
-/// Writes to the store behind the mirror's back.
-fn alter(world: &World, sql: &str) -> usize {
-    let conn = Connection::open(world.path("data/store.duckdb")).unwrap();
-    conn.execute(sql, []).unwrap()
-}
-
 /// `casemirror journals` from a month to another.
 fn journals(world: &World, from: &str, to: &str, more: &[&str]) -> Output {
     let (from, to) = (format!("{from}-01"), format!("{to}-01"));
@@ -72,7 +66,7 @@ fn a_month_that_times_out_is_visibly_missing_and_stops_nothing() {
     assert!(differing.iter().all(|line| line.starts_with(&missing)), "{differing:?}");
 
     // It waits for its next attempt, and no schedule shortens that.
-    assert_eq!(alter(&world, IN_TWENTY_HOURS), 1);
+    assert_eq!(world.alter(IN_TWENTY_HOURS), 1);
     world.sandbox.clear_faults();
     world.configure(&format!("{FEED}[schedule]\njournals = \"* * * * * *\"\n"));
     let plan = world.run(&["plan"]);
@@ -380,7 +374,7 @@ fn a_sync_killed_in_its_journals_repeats_nothing_and_loses_nothing() {
     let settings = "[journals]\ntrailing_months = 3\nrecheck_months = 2\n";
     world.configure(&format!("{FEED}{settings}[schedule]\n{}", yearly.concat()));
     let long_ago = "UPDATE sync.schedules SET last_run = TIMESTAMPTZ '2020-02-01 00:00:00+00'";
-    assert_eq!(alter(&world, long_ago), 5);
+    assert_eq!(world.alter(long_ago), 5);
 
     // The lines are committed before a sum is asked.
     world.sandbox.fault(hang("/api/Offices/*/Sum", None));

@@ -7,7 +7,6 @@ use casemirror::sandbox::{
     Control, Fault, HeavyAnswer, HeavyJournal, Journal, JournalEdit, JournalPaging, Level, Options,
     Rule, When,
 };
-use duckdb::Connection;
 
 use crate::support::daemon::Daemon;
 use crate::support::follow::{assert_status, start};
@@ -22,15 +21,9 @@ const NOT_COMPLETE: &str = "SELECT journal, journal_id, strftime(journal_month, 
                             FROM report.journal_coverage \
                             WHERE status NOT IN ('complete', 'open', 'disabled') ORDER BY ALL";
 
-/// Writes to the store behind the mirror's back.
-fn alter(world: &World, sql: &str) {
-    Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(sql).unwrap();
-}
-
 /// As if weeks had passed since a larger part of a journal was too much.
 fn weeks_later(world: &World) {
-    alter(
-        world,
+    world.alter(
         "UPDATE sync.journal_months SET larger_at = TIMESTAMPTZ '2020-02-01 00:00:00+00' \
          WHERE larger_at IS NOT NULL",
     );
@@ -89,13 +82,10 @@ fn heavy(days: i64) -> Option<HeavyJournal> {
 fn a_month_is_due_until_it_was_read_after_its_end() {
     let world = mirrored(options(10), 5, &format!("[journals]\nids = [{OFFICE}]\n"));
     let old = month(5);
-    alter(
-        &world,
-        &format!(
-            "UPDATE sync.journal_months SET sent_at = TIMESTAMPTZ '{old}-15 03:15:00+00' \
+    world.alter(&format!(
+        "UPDATE sync.journal_months SET sent_at = TIMESTAMPTZ '{old}-15 03:15:00+00' \
              WHERE journal_month = DATE '{old}-01'"
-        ),
-    );
+    ));
     edit(&world, &old, Journal::RevenueJournals, JournalEdit::Appended, None);
     let due =
         format!("{FEED}[journals]\nids = [{OFFICE}]\n[schedule]\njournals = \"* * * * * *\"\n");
@@ -210,10 +200,9 @@ fn a_month_of_round_length_is_read_in_halves_once_in_its_life() {
     assert!(asked(&world) > 2, "another hundred lines are proven anew");
     assert_eq!(asked(&world), 2);
     // As if it had been read before its end: the hundred may have become more since.
-    alter(
-        &world,
-        &format!("UPDATE sync.journal_months SET sent_at = TIMESTAMPTZ '{closed}-15 03:15:00+00'"),
-    );
+    world.alter(&format!(
+        "UPDATE sync.journal_months SET sent_at = TIMESTAMPTZ '{closed}-15 03:15:00+00'"
+    ));
     assert!(asked(&world) > 2, "it is over only now");
     assert_eq!(asked(&world), 2);
     assert_journal(&world, "revenue_journals", None);

@@ -24,6 +24,7 @@ mod faults;
 mod feed;
 mod forwarded;
 mod freshness;
+mod gone_offices;
 mod half_answers;
 mod interleavings;
 mod journal_doubt;

@@ -5,7 +5,6 @@ use std::process::Output;
 use std::time::Duration;
 
 use casemirror::sandbox::{Act, Control, Facet, Fault, Journal, JournalEdit, Options, Rule};
-use duckdb::Connection;
 use serde_json::{Value, json};
 
 use crate::support::daemon::Daemon;
@@ -27,10 +26,9 @@ fn mirrored(options: Options, months: i32) -> World {
     world
 }
 
-/// Alters the store behind the mirror's back.
+/// Alters one row of the store behind the mirror's back.
 fn alter(world: &World, sql: &str) {
-    let conn = Connection::open(world.path("data/store.duckdb")).unwrap();
-    assert_eq!(conn.execute(sql, []).unwrap(), 1, "{sql}");
+    assert_eq!(world.alter(sql), 1, "{sql}");
 }
 
 fn verify(world: &World, sample: &str) -> Output {

@@ -3,6 +3,7 @@
 use casemirror::sandbox::{Act, Journal, JournalEdit, Options};
 use duckdb::Connection;
 
+use super::follow::lines;
 pub(crate) use super::follow::{UNTHROTTLED as FEED, unthrottled as options};
 use super::{World, shown};
 
@@ -59,4 +60,16 @@ pub(crate) fn restatements(world: &World) -> Vec<String> {
         "SELECT journal, change, column_name, before, after FROM report.journal_restatements \
          ORDER BY ALL",
     )
+}
+
+/// The query of the guide whose empty answer is the all clear.
+pub(crate) fn not_clear(world: &World) -> Vec<String> {
+    let guide = include_str!("../../docs/finance.md");
+    let query = guide
+        .split("```sql\n")
+        .filter_map(|text| text.split_once("```").map(|(query, _)| query))
+        .find(|query| query.contains("report.journal_coverage") && query.contains("UNION ALL"))
+        .unwrap();
+    let query = query.trim().trim_end_matches(';');
+    lines(&world.published(), &format!("SELECT journal, status FROM ({query})"))
 }

@@ -115,6 +115,12 @@ impl World {
         store.execute_batch(back).unwrap();
     }
 
+    /// Alters the store behind the mirror's back; returns of how many rows.
+    pub(crate) fn alter(&self, sql: &str) -> usize {
+        let store = Connection::open(self.path("data/store.duckdb")).unwrap();
+        store.execute(sql, []).unwrap_or_else(|e| panic!("{sql}: {e}"))
+    }
+
     /// Sets `journals.since` for the runs to come.
     pub(crate) fn journals_since(&self, day: &str) {
         self.journals_since.replace(day.to_owned());
