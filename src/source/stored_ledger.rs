@@ -19,8 +19,7 @@ use crate::sql::{db, from_micros, instant, instant_param, query};
 /// The ledger's file, and the store that shows what stands in it.
 pub struct StoredLedger {
     file: LedgerFile,
-    /// A connection of its own, so that it never waits for the writer.
-    conn: Mutex<Connection>,
+    table: Mutex<Table>,
     /// Whether the store may be written to.
     check: Check,
 }
@@ -37,8 +36,20 @@ impl StoredLedger {
     /// store.
     pub fn open(config: &Config, connection: Connection) -> Result<StoredLedger> {
         let file = LedgerFile::at(&ledger_copy::place(config)?, config.feed.calls)?;
-        show_others(&file, &connection)?;
-        Ok(StoredLedger { file, conn: Mutex::new(connection), check: Box::new(|_| Ok(())) })
+        StoredLedger::showing(file, connection)
+    }
+
+    /// Shows at once what others have written to the file since the store was open last.
+    fn showing(file: LedgerFile, conn: Connection) -> Result<StoredLedger> {
+        let mut calls = Vec::new();
+        file.update(&mut |known| {
+            calls = known.to_vec();
+            Vec::new()
+        })?;
+        let check: Check = Box::new(|_| Ok(()));
+        let mut table = Table::read(conn, &calls)?;
+        table.show(&calls, &BTreeSet::new(), &check)?;
+        Ok(StoredLedger { file, table: Mutex::new(table), check })
     }
 
     /// The same, which asks before each time that it writes to the store.
@@ -50,30 +61,34 @@ impl StoredLedger {
         StoredLedger { check: Box::new(check), ..self }
     }
 
-    fn with<T>(&self, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-        f(&self.conn.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, f: impl FnOnce(&mut Table) -> Result<T>) -> Result<T> {
+        f(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl LedgerStore for StoredLedger {
     fn update(&self, step: &mut dyn FnMut(&[FeedCall]) -> Vec<Change>) -> Result<()> {
-        let (mut before, mut changes) = (Vec::new(), Vec::new());
-        self.file.update(&mut |calls| {
-            before = calls.to_vec();
-            changes = step(calls);
-            changes.clone()
+        let (mut calls, mut begun) = (Vec::new(), BTreeSet::new());
+        self.file.update(&mut |before| {
+            let changes = step(before);
+            calls = before.to_vec();
+            for change in &changes {
+                change.apply(&mut calls);
+                if let Change::Sent(call) = change {
+                    begun.insert(call.id);
+                }
+            }
+            changes
         })?;
-        if changes.is_empty() {
-            return Ok(());
-        }
-        self.with(|conn| {
-            (self.check)(conn)?;
-            show(conn, &before, &changes)
-        })
+        self.with(|table| table.show(&calls, &begun, &self.check))
     }
 
     fn remembered(&self, newest: usize) -> Result<Vec<FeedCall>> {
-        self.with(|conn| recent(conn, newest))
+        let newest = format!(
+            "ended_at IS NULL OR id IN \
+             (SELECT id FROM sync.feed_calls ORDER BY sent_at DESC LIMIT {newest})"
+        );
+        self.with(|table| rows(&table.conn, &newest))
     }
 
     fn is_gone(&self, call: &FeedCall) -> Option<bool> {
@@ -81,59 +96,70 @@ impl LedgerStore for StoredLedger {
     }
 }
 
-/// Shows what others have written to the file since the store was open last.
-fn show_others(file: &LedgerFile, conn: &Connection) -> Result<()> {
-    let mut ended = Vec::new();
-    file.update(&mut |calls| {
-        ended = calls.iter().filter(|call| call.end.is_some()).cloned().collect();
-        Vec::new()
-    })?;
-    let Some(first) = ended.iter().map(|call| call.sent_at).min() else { return Ok(()) };
-    let sql = format!(
-        "SELECT epoch_us(sent_at), feed FROM sync.feed_calls \
-         WHERE sent_at >= {} AND ended_at IS NOT NULL",
-        instant(first)
-    );
-    let shown: Vec<(i64, String)> = query(conn, &sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let shown: BTreeSet<(i64, &str)> = shown.iter().map(|(at, feed)| (*at, &**feed)).collect();
-    let lacking = ended.iter().filter(|call| !shown.contains(&call.mark()));
-    let changes: Vec<Change> = lacking.flat_map(|call| call.as_changes(call.id)).collect();
-    show(conn, &[], &changes)
+/// `sync.feed_calls`.
+struct Table {
+    /// A connection of its own, so that it never waits for the writer.
+    conn: Connection,
+    /// Of the calls in the file, those that are shown, with the ends that are: so a look at a ledger with nothing new
+    /// asks the store for nothing.
+    shown: BTreeMap<Mark, Option<Ended>>,
 }
 
-/// Shows changes of the calls that were known `before`.
-fn show(conn: &Connection, before: &[FeedCall], changes: &[Change]) -> Result<()> {
-    let mut marks = BTreeMap::new();
-    for change in changes {
-        match change {
-            Change::Sent(call) => {
-                marks.insert(call.id, call.mark());
-                // What nobody has made is no call; and what the store has told itself is there.
-                if call.by != Caller::default() {
-                    insert(conn, call)?;
-                }
-            }
-            Change::Ended(id, end) => {
-                let known = || before.iter().find(|call| call.id == *id).map(FeedCall::mark);
-                if let Some(mark) = marks.get(id).copied().or_else(known) {
-                    update(conn, mark, end)?;
-                }
-            }
-        }
+impl Table {
+    /// The table as it is, as far as it is about these calls.
+    fn read(conn: Connection, calls: &[FeedCall]) -> Result<Table> {
+        let shown = match calls.iter().map(|call| call.sent_at).min() {
+            Some(first) => rows(&conn, &format!("sent_at >= {}", instant(first)))?,
+            None => Vec::new(),
+        };
+        let shown = shown.into_iter().map(|call| (call.mark(), call.end)).collect();
+        Ok(Table { conn, shown })
     }
-    Ok(())
+
+    /// Shows the calls that have `begun` or ended, whoever makes them. What others have under way is shown with its
+    /// end: the store would go on to remember a call whose end it cannot learn any more.
+    fn show(&mut self, calls: &[FeedCall], begun: &BTreeSet<i64>, check: &Check) -> Result<()> {
+        let is_lacking = |call: &&FeedCall| match (self.shown.get(&call.mark()), &call.end) {
+            (None, None) => begun.contains(&call.id),
+            (Some(_), None) => false,
+            (Some(Some(shown)), Some(end)) => !is_same(shown, end),
+            (None | Some(None), Some(_)) => true,
+        };
+        let lacking: Vec<&FeedCall> = calls.iter().filter(is_lacking).collect();
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        check(&self.conn)?;
+        for call in lacking {
+            // What nobody has made is no call; and what the store has told itself is there.
+            if call.by != Caller::default() && !self.shown.contains_key(&call.mark()) {
+                insert(&self.conn, call)?;
+            }
+            if let Some(end) = &call.end {
+                update(&self.conn, call.mark(), end)?;
+            }
+            self.shown.insert(call.mark(), call.end.clone());
+        }
+        let there: BTreeSet<Mark> = calls.iter().map(FeedCall::mark).collect();
+        self.shown.retain(|mark, _| there.contains(mark));
+        Ok(())
+    }
 }
 
-/// The newest calls, and those that have no end. Whoever made them is not told.
-fn recent(conn: &Connection, newest: usize) -> Result<Vec<FeedCall>> {
+/// Whether both are one end; the table has its time in microseconds.
+fn is_same(shown: &Ended, end: &Ended) -> bool {
+    shown.at.as_microsecond() == end.at.as_microsecond()
+        && *end == Ended { at: end.at, ..shown.clone() }
+}
+
+/// The calls that the table tells of `which`. Whoever made them is not told.
+fn rows(conn: &Connection, which: &str) -> Result<Vec<FeedCall>> {
     let rows = query(
         conn,
         &format!(
             "SELECT id, feed, boot_id, epoch_us(sent_at), sent_boot_ns, \
                epoch_us(ended_at), ended_boot_ns, status, hold_ns \
-             FROM sync.feed_calls WHERE ended_at IS NULL OR id IN \
-               (SELECT id FROM sync.feed_calls ORDER BY sent_at DESC LIMIT {newest}) \
-             ORDER BY id"
+             FROM sync.feed_calls WHERE {which} ORDER BY id"
         ),
         |row| {
             Ok((
@@ -242,9 +268,7 @@ mod tests {
         /// The ledger of three calls in a window, shown in the store.
         fn ledger(&self) -> Ledger {
             let file = LedgerFile::at(&self.file(), 3).unwrap();
-            let conn = self.conn.try_clone().unwrap();
-            show_others(&file, &conn).unwrap();
-            let stored = StoredLedger { file, conn: Mutex::new(conn), check: Box::new(|_| Ok(())) };
+            let stored = StoredLedger::showing(file, self.conn.try_clone().unwrap()).unwrap();
             let stored = Arc::new(stored.asking(self.check));
             let rule = Rule { limit: 3, window: WINDOW, longest_hold: WINDOW };
             let clock = Arc::new(SystemBootClock::new());
@@ -295,6 +319,67 @@ mod tests {
             place.ledger();
             assert_eq!(place.shown(), (1, 1, 1));
         }
+    }
+
+    /// Two stores of one API user, the second with its ledger open.
+    fn two_stores() -> (Place, Place, Ledger) {
+        let (place, other) = (Place::new(), Place::new());
+        std::os::unix::fs::symlink(place.file(), other.file()).unwrap();
+        drop(place.ledger());
+        let others = other.ledger();
+        (place, other, others)
+    }
+
+    #[tokio::test]
+    async fn what_others_call_is_shown_with_the_next_own_call() {
+        let (place, other, others) = two_stores();
+        let ledger = place.ledger();
+        assert!(answered(&others).await && answered(&ledger).await);
+        assert_eq!(place.shown(), (2, 2, 2));
+        assert!(answered(&others).await);
+        assert_eq!((place.shown(), other.shown()), ((2, 2, 2), (3, 3, 3)));
+        assert!(!answered(&ledger).await, "the window is full");
+        assert_eq!(place.shown(), (3, 3, 3));
+    }
+
+    #[tokio::test]
+    async fn what_others_have_under_way_is_shown_when_it_has_ended() {
+        let (place, _other, others) = two_stores();
+        let ledger = place.ledger();
+        let under_way = others.begin(FeedName::Cases).await.unwrap().unwrap();
+        assert!(answered(&ledger).await);
+        assert_eq!(place.shown(), (1, 1, 1));
+        under_way.answered(200, Duration::ZERO).await.unwrap();
+        assert!(answered(&ledger).await);
+        assert_eq!(place.shown(), (3, 3, 3));
+    }
+
+    #[tokio::test]
+    async fn for_how_long_others_are_held_back_is_shown_until_they_lift_it() {
+        let (place, _other, others) = two_stores();
+        let ledger = place.ledger();
+        let held = |place: &Place| -> i64 {
+            let sql = "SELECT coalesce(max(hold_ns), 0) FROM sync.feed_calls";
+            place.conn.query_row(sql, [], |row| row.get(0)).unwrap()
+        };
+        let refused = others.begin(FeedName::Cases).await.unwrap().unwrap();
+        refused.answered(429, WINDOW).await.unwrap();
+        assert!(ledger.begin(FeedName::Cases).await.unwrap().is_none(), "it holds for both");
+        assert_eq!(held(&place), i64::try_from(WINDOW.as_nanos()).unwrap());
+        others.lift_holds().await.unwrap();
+        assert!(answered(&ledger).await);
+        assert_eq!(held(&place), 0);
+    }
+
+    #[tokio::test]
+    async fn a_ledger_with_nothing_new_asks_the_store_for_nothing() {
+        let place = Place::new();
+        assert!(answered(&place.ledger()).await);
+        let place =
+            Place { check: |_| Err(Error::new(Kind::StoreGone, "the store is gone")), ..place };
+        let ledger = place.ledger();
+        place.conn.execute_batch("DROP TABLE sync.feed_calls").unwrap();
+        ledger.lift_holds().await.unwrap();
     }
 
     #[tokio::test]
