@@ -391,13 +391,13 @@ impl Drop for Task {
 }
 
 /// Whether trying again cannot help. Credentials that were taken once may be taken again: somebody is
-/// changing them. At the start they are a mistake in the configuration.
-fn ends_the_daemon(error: &Error, went_well_before: bool) -> bool {
+/// changing them, or it is a firewall that refuses. At the start they are a mistake in the configuration.
+fn ends_the_daemon(error: &Error, credentials_were_taken: bool) -> bool {
     match error.kind() {
         // Somebody else starts it anew, with threads that live and a store that is open.
         Kind::Dead | Kind::StoreDown | Kind::StoreGone => true,
         Kind::Tenant | Kind::StoreNewer | Kind::StoreOlder | Kind::Config => true,
-        Kind::Credentials => !went_well_before,
+        Kind::Credentials => !credentials_were_taken,
         _ => false,
     }
 }

@@ -222,6 +222,11 @@ impl Session {
             .await
     }
 
+    /// Whether this process has ever got a token: a refusal of the credentials is no mistake in the configuration then.
+    pub(crate) fn credentials_were_taken(&self) -> bool {
+        self.polls.client.credentials_were_taken()
+    }
+
     /// Waits until the change feeds may be asked from this host.
     pub(crate) async fn feeds_come(&self) {
         self.polls.client.lease_comes().await;

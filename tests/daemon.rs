@@ -7,7 +7,7 @@ use std::process::Output;
 
 use std::time::Duration;
 
-use casemirror::sandbox::{Act, Control, Facet, Fault, Options};
+use casemirror::sandbox::{Act, Control, Facet, Fault, Options, Rule, When};
 use serde_json::Value;
 
 use crate::support::daemon::{EAGER, without_figures};
@@ -326,6 +326,33 @@ fn credentials_that_are_refused_later_are_tried_again() {
     change(&world, shown_cases(&world)[1], Facet::Bid);
     daemon.wait_until("it recovers", || said("asking the change feed (cases) works again"));
     daemon.wait_until("the change is published", is_published(&world));
+    daemon.stop();
+}
+
+/// A first load takes longer than many a token lives.
+#[test]
+fn credentials_that_are_refused_during_the_first_load_are_tried_again() {
+    let world = eager(10);
+    world.sandbox.fault(Rule {
+        method: None,
+        path: "/api/Employees".to_owned(),
+        query: None,
+        nth: 1,
+        count: Some(1),
+        fault: Fault::Hold { name: "list".to_owned(), when: When::Before },
+    });
+    let mut daemon = world.start_daemon();
+    assert!(world.wait(world.sandbox.wait_until_held("list")), "{}", daemon.log());
+    world.sandbox.control(Control::RefuseCredentials { on: true });
+    world.sandbox.control(Control::RefuseRefresh { on: true });
+    world.sandbox.control(Control::ExpireTokens {});
+    world.sandbox.release("list");
+    let log = world.path("daemon.log");
+    let said = |words: &str| std::fs::read_to_string(&log).unwrap().contains(words);
+    daemon.wait_until("it says so", || said("following the changes failed"));
+    world.sandbox.control(Control::RefuseCredentials { on: false });
+    daemon.wait_until("it recovers", || said("following the changes works again"));
+    daemon.wait_until("everything is published", is_published(&world));
     daemon.stop();
 }
 

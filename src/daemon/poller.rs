@@ -150,7 +150,9 @@ impl Poller {
                     say_recovery("reaching the source", recovery);
                     return Ok(());
                 }
-                Err(error) if ends_the_daemon(&error, false) => return Err(error),
+                Err(error) if ends_the_daemon(&error, self.session.credentials_were_taken()) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     self.pulse.failed(FeedName::Cases, error.chain());
                     let trouble = patience.fail(Instant::now().into_std());
@@ -181,7 +183,7 @@ impl Poller {
                 }
             }
             Err(error) => {
-                if ends_the_daemon(&error, *self.polled.borrow()) {
+                if ends_the_daemon(&error, self.session.credentials_were_taken()) {
                     return Err(error);
                 }
                 self.pulse.failed(name, error.chain());

@@ -70,8 +70,6 @@ struct Memory {
     troubles: Troubles,
     /// What had to give way to a job.
     verifying: Option<Verification>,
-    /// A cycle has gone well since the start.
-    went_well: bool,
     account: Account,
 }
 
@@ -90,7 +88,6 @@ impl Memory {
             postponing: Patience::new(LEAST_POSTPONED, LONGEST_POSTPONED),
             troubles: Troubles::default(),
             verifying: None,
-            went_well: false,
             account: Account::default(),
         }
     }
@@ -214,7 +211,9 @@ impl Worker {
                 Self::cycle_done(memory, report, postponed);
                 Ok(())
             }
-            Err(error) if ends_the_daemon(&error, memory.went_well) => Err(error),
+            Err(error) if ends_the_daemon(&error, self.session.credentials_were_taken()) => {
+                Err(error)
+            }
             Err(error) => {
                 let mut trouble = memory.patience.fail(std::time::Instant::now());
                 // How long the platform does not want to be called is known.
@@ -235,7 +234,6 @@ impl Worker {
     fn cycle_done(memory: &mut Memory, report: Report, postponed: bool) {
         let now = std::time::Instant::now();
         say_recovery("following the changes", memory.patience.succeed(now));
-        memory.went_well = true;
         memory.retry_at = None;
         memory.interrupted = report.interrupted;
         memory.handled = memory.handled.max(report.handled);

@@ -226,6 +226,11 @@ impl Client {
         self.shared.ledger.lift_holds().await
     }
 
+    /// Whether this process has ever got a token.
+    pub(crate) fn credentials_were_taken(&self) -> bool {
+        self.shared.tokens.were_taken()
+    }
+
     /// For how long from now on the source wants no call at all; `None` where it takes them. What holds the feeds
     /// alone is the ledger's.
     pub(crate) fn held_for(&self) -> Option<Duration> {

@@ -2,7 +2,7 @@
 //! and once when the service refuses it, and by one call for all that wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use reqwest::header::HeaderValue;
@@ -62,6 +62,8 @@ pub(super) struct Tokens {
     renewals: AtomicU64,
     /// The newest generation that the service refused; 0 for none.
     refused: AtomicU64,
+    /// A token has been issued.
+    taken: AtomicBool,
 }
 
 #[derive(Default)]
@@ -124,12 +126,18 @@ impl Tokens {
             state: Mutex::default(),
             renewals: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            taken: AtomicBool::new(false),
         }
     }
 
     /// The client secret, for redacting it in what the service says. Not to be printed.
     pub(super) fn client_secret(&self) -> &str {
         self.client_secret.expose_secret()
+    }
+
+    /// Whether the service has ever taken the credentials.
+    pub(super) fn were_taken(&self) -> bool {
+        self.taken.load(Ordering::Acquire)
     }
 
     /// The service refused the token of this generation: nobody is to send it any more.
@@ -175,6 +183,7 @@ impl Tokens {
         self.renewals.fetch_add(1, Ordering::Release);
         match renewed {
             Ok(bearer) => {
+                self.taken.store(true, Ordering::Release);
                 state.failed = None;
                 Ok(bearer)
             }
