@@ -99,6 +99,12 @@ impl Ticks {
         })
     }
 
+    /// Reads what the reference calls a `DateTimeOffset`: a date, a time of day and an offset from UTC.
+    pub(crate) fn parse_with_offset(text: &str) -> Option<Ticks> {
+        let (civil, offset) = split_offset(text)?;
+        offset.filter(|_| civil.contains('T')).and_then(|_| Ticks::parse(text, false))
+    }
+
     /// Reads an ISO 8601 date-time with at most seven fractional digits, exactly. `Z` and offsets
     /// are taken; without either the time is UTC, or local where `local` says so.
     pub(crate) fn parse(text: &str, local: bool) -> Option<Ticks> {
@@ -301,7 +307,8 @@ fn split_offset(text: &str) -> Option<(&str, Option<i64>)> {
         return Some((text, None));
     };
     let (hours, minutes) = text[sign_at + 1..].split_once(':')?;
-    if hours.len() != 2 || minutes.len() != 2 {
+    let two_digits = |part: &str| part.len() == 2 && part.bytes().all(|b| b.is_ascii_digit());
+    if !two_digits(hours) || !two_digits(minutes) {
         return None;
     }
     let seconds = hours.parse::<i64>().ok()? * 3600 + minutes.parse::<i64>().ok()? * 60;
@@ -311,12 +318,20 @@ fn split_offset(text: &str) -> Option<(&str, Option<i64>)> {
 
 fn parse_civil(text: &str) -> Option<NaiveDateTime> {
     for form in ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"] {
-        if let Ok(at) = NaiveDateTime::parse_from_str(text, form) {
-            return Some(at);
+        match NaiveDateTime::parse_from_str(text, form) {
+            // chrono takes `2026-1-5` as well.
+            Ok(at) if at.format(form).to_string() == text => return Some(at),
+            _ => {}
         }
     }
-    let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
-    Some(day.and_time(NaiveTime::MIN))
+    Some(day(text)?.and_time(NaiveTime::MIN))
+}
+
+/// Reads a day, `yyyy-MM-dd`.
+pub(crate) fn day(text: &str) -> Option<NaiveDate> {
+    const FORM: &str = "%Y-%m-%d";
+    let day = NaiveDate::parse_from_str(text, FORM).ok()?;
+    (day.format(FORM).to_string() == text).then_some(day)
 }
 
 #[cfg(test)]
@@ -341,6 +356,21 @@ mod tests {
         for text in ["2022-04-28T11:26:41.53348245Z", "2022-04-28T25:00:00Z", "yesterday", "."] {
             assert_eq!(Ticks::parse(text, false), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_date_time_with_an_offset_is_whole() {
+        let time = "2022-04-28T11:26:41";
+        for offset in ["Z", "+02:00", ".5Z", ".1234567-01:00"] {
+            assert!(Ticks::parse_with_offset(&format!("{time}{offset}")).is_some(), "{offset}");
+        }
+        for text in [time, "2022-04-28", "2022-04-28Z", "2022-4-28T11:26:41Z"] {
+            assert_eq!(Ticks::parse_with_offset(text), None, "{text}");
+        }
+        for offset in ["+2:00", "++1:00", "+02", " 02:00"] {
+            assert_eq!(Ticks::parse_with_offset(&format!("{time}{offset}")), None, "{offset}");
+        }
+        assert!(day("2022-04-28").is_some() && day("2022-4-28").is_none());
     }
 
     #[test]

@@ -156,10 +156,11 @@ impl<'w> Integrator<'w> {
         Integrator { world, token }
     }
 
-    /// Makes a call and returns the answer.
+    /// Makes a call, without a body where that is null, and returns the answer.
     pub(crate) fn call(&self, method: &str, path: &str, body: &Value) -> Value {
         let more = format!("Authorization: Bearer {}\r\n", self.token);
-        exchange(self.world, method, path, "application/json", &more, &body.to_string())
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        exchange(self.world, method, path, "application/json", &more, &body)
     }
 }
 

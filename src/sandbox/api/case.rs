@@ -13,6 +13,7 @@ use super::super::records::{bookkeeping, conditions, on_case};
 use super::super::world::case::Case;
 use super::super::{Shared, wire};
 use super::answer::{self, Answer, Refusal};
+use super::strict::NoQuery;
 
 type Shares = State<Arc<Shared>>;
 const CASES: &str = "Cases - Read";
@@ -25,11 +26,15 @@ impl Shared {
         self.world().case(id).ok_or_else(none)
     }
 
-    /// A page of a list endpoint.
+    /// A page of a list endpoint without parameters of its own.
     pub(super) fn list(&self, rows: Vec<Record>, twist: Twist, raw: Option<String>) -> Answer {
-        let query = Query::parse(raw.as_deref().unwrap_or_default())?;
-        let page = odata::page(rows.into_iter(), &query, self.paging().twisted(twist))?;
-        Ok(answer::page(&page, &query))
+        self.list_as(rows, twist, &Query::parse(raw.as_deref(), &[])?)
+    }
+
+    /// A page of a list endpoint, as the query asks for it.
+    pub(super) fn list_as(&self, rows: Vec<Record>, twist: Twist, query: &Query) -> Answer {
+        let page = odata::page(rows.into_iter(), query, self.paging().twisted(twist))?;
+        Ok(answer::page(&page, query))
     }
 }
 
@@ -108,7 +113,11 @@ pub(crate) async fn drafts(
 }
 
 /// A bare number; where there is none, `null` or 204, as the platform pleases.
-pub(crate) async fn document_cost(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn document_cost(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    _: NoQuery,
+) -> Answer {
     shared.need(&[CASES])?;
     let case = shared.find(&id)?;
     let mut out = Vec::new();
@@ -121,28 +130,44 @@ pub(crate) async fn document_cost(State(shared): Shares, Path(id): Path<String>)
 }
 
 /// `GET /api/Properties/{caseId}/CommonConditions`.
-pub(crate) async fn common_conditions(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn common_conditions(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    _: NoQuery,
+) -> Answer {
     shared.need(&[CASES])?;
     let case = shared.find(&id)?;
     Ok(one(case.common.as_ref().map(|common| conditions::common(&case, common))))
 }
 
 /// `GET /api/Properties/{caseId}/Conditions`.
-pub(crate) async fn case_conditions(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn case_conditions(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    _: NoQuery,
+) -> Answer {
     shared.need(&[CASES])?;
     let case = shared.find(&id)?;
     Ok(one(Some(conditions::of_case(&case))))
 }
 
 /// `GET /api/Conditions/Properties/{id}`.
-pub(crate) async fn property_conditions(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn property_conditions(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    _: NoQuery,
+) -> Answer {
     shared.need(&[CASES])?;
     let case = shared.find(&id)?;
     Ok(one(Some(conditions::of_property(&case))))
 }
 
 /// `GET /api/Properties/{caseId}/ResaleInformation`.
-pub(crate) async fn resale_information(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn resale_information(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    _: NoQuery,
+) -> Answer {
     shared.need(&[CASES])?;
     let case = shared.find(&id)?;
     let resale = case.resale.as_ref().filter(|_| case.is_resale());

@@ -12,9 +12,9 @@ use super::super::Shared;
 use super::super::faults::Twist;
 use super::super::record::guid_text;
 use super::super::records::consents as records;
-use super::super::wire::Ticks;
 use super::answer::{self, Answer, Refusal};
 use super::read;
+use super::strict::{NoQuery, date_time_offset};
 
 type Shares = State<Arc<Shared>>;
 
@@ -75,18 +75,16 @@ struct Extended {
 
 /// `POST /api/ProcessingBases/Relations/Contacts/Extended`: relations by the time at which they were
 /// added, both ends included, the oldest first. `id`, `guid` and `groupguid` are the basis's.
-pub(crate) async fn relations(State(shared): Shares, body: Bytes) -> Answer {
+pub(crate) async fn relations(State(shared): Shares, _: NoQuery, body: Bytes) -> Answer {
     shared.need(&["Contacts - Read", "ProcessingBasis - Read"])?;
     let asked: Extended = read(&body)?;
-    let instant = |name: &str, text: &str| {
-        Ticks::parse(text, true).ok_or_else(|| {
-            Refusal::bad_request(format!("The value '{text}' of {name} is no date-time"))
-        })
-    };
-    let from = instant("startDate", &asked.start_date)?;
-    let until = instant("endDate", &asked.end_date)?;
-    if asked.limit > LARGEST_LIMIT {
-        return Err(Refusal::bad_request(format!("limit is at most {LARGEST_LIMIT}")));
+    let from = date_time_offset("startDate", &asked.start_date)?;
+    let until = date_time_offset("endDate", &asked.end_date)?;
+    if until < from {
+        return Err(Refusal::bad_request("endDate is before startDate"));
+    }
+    if !(1..=LARGEST_LIMIT).contains(&asked.limit) {
+        return Err(Refusal::bad_request(format!("limit is from 1 to {LARGEST_LIMIT}")));
     }
     let world = shared.world();
     let consents = &world.consents;

@@ -17,7 +17,9 @@ use super::super::world::case::{Case, Moved};
 use super::super::world::dossier::{Dossier, Note};
 use super::answer::{self, Answer, Refusal};
 use super::case::one;
+use super::economics::boolean;
 use super::read;
+use super::strict::NoQuery;
 
 type Shares = State<Arc<Shared>>;
 
@@ -31,6 +33,8 @@ impl Shared {
     }
 }
 
+const EXISTING: &str = "returnOnlyExisting";
+
 /// `GET /api/Cases/{id}/Publications?returnOnlyExisting=`. Without `true` it is no read: those that
 /// do not exist are created.
 pub(crate) async fn publications(
@@ -39,8 +43,12 @@ pub(crate) async fn publications(
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
 ) -> Answer {
-    let query = Query::parse(raw.as_deref().unwrap_or_default())?;
-    if query.other("returnOnlyExisting") != Some("true") {
+    let query = Query::parse(raw.as_deref(), &[EXISTING])?;
+    let is_read = match query.other(EXISTING) {
+        Some(text) => boolean(EXISTING, text)?,
+        None => false,
+    };
+    if !is_read {
         let case = shared.find(&id)?;
         let mut world = shared.world();
         let basis = world.basis.clone();
@@ -52,30 +60,46 @@ pub(crate) async fn publications(
         });
     }
     let (_, dossier) = shared.find_dossier(&id)?;
-    shared.list(dossier.publications.iter().map(records::publication).collect(), twist, raw)
+    shared.list_as(dossier.publications.iter().map(records::publication).collect(), twist, &query)
 }
 
 /// `GET /api/Properties/{id}/SettlementStatuses`: 204 before there is a settlement.
-pub(crate) async fn settlement_status(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn settlement_status(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    _: NoQuery,
+) -> Answer {
     let case = shared.find(&id)?;
     Ok(one(on_case::settlement_status(&case)))
 }
 
 /// `GET /api/Properties/{id}/Information`.
-pub(crate) async fn information(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn information(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    _: NoQuery,
+) -> Answer {
     let (case, dossier) = shared.find_dossier(&id)?;
     Ok(one(dossier.information.as_ref().map(|known| records::information(&case, known))))
 }
 
 /// `GET /api/Properties/{caseId}/HousingAssociation`: 204 where there is none.
-pub(crate) async fn association(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn association(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    _: NoQuery,
+) -> Answer {
     shared.need(&["Cases - Read"])?;
     let (case, dossier) = shared.find_dossier(&id)?;
     Ok(one(dossier.association.as_ref().map(|known| records::association(&case, known))))
 }
 
 /// `GET /api/DynamicSaleText/Cases/{caseId}/UseDynamicSaleText`.
-pub(crate) async fn uses_sale_text(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn uses_sale_text(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    _: NoQuery,
+) -> Answer {
     let (_, dossier) = shared.find_dossier(&id)?;
     Ok(answer::json(format!("{{\"Value\":{}}}", dossier.uses_sale_text).into_bytes()))
 }

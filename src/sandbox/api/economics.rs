@@ -13,6 +13,7 @@ use super::super::records::economy as records;
 use super::super::world::definitions::CATEGORIES;
 use super::super::world::economy::Estimated;
 use super::answer::{self, Answer, Refusal};
+use super::strict::NoQuery;
 
 type Shares = State<Arc<Shared>>;
 
@@ -21,6 +22,7 @@ type Shares = State<Arc<Shared>>;
 pub(crate) async fn estimated_costs(
     State(shared): Shares,
     Path((id, recalculate)): Path<(String, String)>,
+    _: NoQuery,
 ) -> Answer {
     let recalculate = boolean("recalculate", &recalculate)?;
     let mut case = shared.find(&id)?;
@@ -79,6 +81,17 @@ pub(crate) async fn entry_definitions(
     shared.list(rows, twist, raw)
 }
 
+const INCLUDE_DELETED: &str = "includeDeleted";
+
+/// The query of either address of the extended definitions, and what it says of deleted ones: the parameter was seen at
+/// the second address (field notes, "Other calls seen"), and a caller may try it at the first.
+fn definitions_query(raw: Option<&str>) -> Result<(Query, Option<bool>), Refusal> {
+    let query = Query::parse(raw, &[INCLUDE_DELETED])?;
+    let said =
+        query.other(INCLUDE_DELETED).map(|text| boolean(INCLUDE_DELETED, text)).transpose()?;
+    Ok((query, said))
+}
+
 /// `GET /api/Integrations/Bookkeeping/ExtendedEntryDefinitions`: deleted ones say so.
 pub(crate) async fn extended_definitions(
     State(shared): Shares,
@@ -86,29 +99,30 @@ pub(crate) async fn extended_definitions(
     RawQuery(raw): RawQuery,
 ) -> Answer {
     shared.need(&["BookkeepingIntegrators - Read"])?;
+    let (query, _) = definitions_query(raw.as_deref())?;
     let rows = shared.world().definitions.iter().map(records::extended_definition).collect();
-    shared.list(rows, twist, raw)
+    shared.list_as(rows, twist, &query)
 }
 
-/// `GET /api/Economics/ExtendedEntryDefinitions?includeDeleted=`: the other address (field notes,
-/// "Other calls seen").
+/// `GET /api/Economics/ExtendedEntryDefinitions?includeDeleted=`: the other address.
 pub(crate) async fn extended_definitions_elsewhere(
     State(shared): Shares,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
 ) -> Answer {
     shared.need(&["BookkeepingIntegrators - Read"])?;
-    let query = Query::parse(raw.as_deref().unwrap_or_default())?;
-    let deleted_too = query.other("includeDeleted").is_some_and(|text| text == "true");
+    let (query, deleted_too) = definitions_query(raw.as_deref())?;
     let rows: Vec<Record> = {
         let world = shared.world();
+        let deleted_too = deleted_too == Some(true);
         let listed = world.definitions.iter().filter(|one| deleted_too || !one.deleted);
         listed.map(records::extended_definition).collect()
     };
-    shared.list(rows, twist, raw)
+    shared.list_as(rows, twist, &query)
 }
 
-fn boolean(name: &str, text: &str) -> Result<bool, Refusal> {
+/// A bool of a path or a query, or 400.
+pub(super) fn boolean(name: &str, text: &str) -> Result<bool, Refusal> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),

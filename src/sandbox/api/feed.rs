@@ -13,8 +13,10 @@ use super::super::record::{Record, Value};
 use super::super::wire::Ticks;
 use super::super::world::case::{ChangeDates, Moved};
 use super::answer::{self, Answer, Refusal};
+use super::strict::date_time_offset;
 
-/// `fromDate` reaches this many days back.
+const FROM_DATE: &str = "fromDate";
+/// It reaches this many days back.
 const REACH_DAYS: i64 = 365;
 const OLDEST: Ticks = Ticks(i64::MIN / 2);
 
@@ -25,7 +27,7 @@ pub(crate) async fn cases(
     RawQuery(raw): RawQuery,
 ) -> Answer {
     shared.need(&["Cases - Read"])?;
-    let call = Call::parse(&shared, raw.as_deref().unwrap_or_default())?;
+    let call = Call::parse(&shared, raw.as_deref())?;
     let mut world = shared.world();
     let hidden: Vec<i64> = world.feed_hides.keys().copied().collect();
     for id in &hidden {
@@ -51,7 +53,7 @@ pub(crate) async fn contacts(
     RawQuery(raw): RawQuery,
 ) -> Answer {
     shared.need(&["Contacts - Read"])?;
-    let call = Call::parse(&shared, raw.as_deref().unwrap_or_default())?;
+    let call = Call::parse(&shared, raw.as_deref())?;
     let world = shared.world();
     let rows = world.contacts_modified_since(call.since).map(|(id, at)| {
         let mut row = Record::with_capacity(2);
@@ -82,15 +84,10 @@ struct Call {
 }
 
 impl Call {
-    fn parse(shared: &Shared, raw: &str) -> Result<Call, Refusal> {
-        let mut query = Query::parse(raw)?;
-        if let Some((name, _)) = query.others.iter().find(|(name, _)| name != "fromDate") {
-            return Err(Refusal::bad_request(format!("The parameter '{name}' is not known")));
-        }
-        if let Some(text) = query.other("fromDate") {
-            let since = Ticks::parse(text, true).ok_or_else(|| {
-                Refusal::bad_request(format!("The value '{text}' of fromDate is no date-time"))
-            })?;
+    fn parse(shared: &Shared, raw: Option<&str>) -> Result<Call, Refusal> {
+        let mut query = Query::parse(raw, &[FROM_DATE])?;
+        if let Some(text) = query.other(FROM_DATE) {
+            let since = date_time_offset(FROM_DATE, text)?;
             if since < shared.server_time().plus_days(-REACH_DAYS) {
                 return Err(Refusal::bad_request("fromDate can be at most 365 days back"));
             }

@@ -18,6 +18,7 @@ use super::super::world::case::{Case, Moved};
 use super::super::world::dossier::{ATTACHMENTS, Dossier, File, FileKind, Upload};
 use super::answer::{self, Answer, Refusal};
 use super::read;
+use super::strict::NoBody;
 
 type Shares = State<Arc<Shared>>;
 
@@ -37,6 +38,7 @@ pub(crate) async fn search(
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
+    _: NoBody,
 ) -> Answer {
     let (_, dossier) = shared.find_dossier(&id)?;
     let rows: Vec<Record> = dossier.files.iter().map(records::file).collect();
@@ -68,7 +70,7 @@ pub(crate) async fn upload(
     headers: HeaderMap,
     body: Bytes,
 ) -> Answer {
-    let query = Query::parse(raw.as_deref().unwrap_or_default())?;
+    let query = Query::parse(raw.as_deref(), &["externalId"])?;
     let external_id = query.other("externalId").map(str::to_owned);
     if external_id.as_ref().is_some_and(|id| id.chars().count() > 36) {
         return Err(Refusal::bad_request("externalId has at most 36 characters"));

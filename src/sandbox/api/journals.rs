@@ -14,9 +14,10 @@ use super::super::Shared;
 use super::super::odata::{DEFAULT_TOP, Query};
 use super::super::record::Record;
 use super::super::records::journal as records;
-use super::super::wire::Ticks;
+use super::super::wire::{self, Ticks};
 use super::super::world::journals::{Journal, Level, Line, day_start};
 use super::answer::{self, Answer, Refusal};
+use super::strict::NoQuery;
 
 /// How the journal endpoints page: nothing is documented but that it is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -66,7 +67,7 @@ impl Period {
     fn parse(from: Option<&str>, to: Option<&str>) -> Result<Period, Refusal> {
         let day = |name: &str, text: Option<&str>| {
             let text = text.ok_or_else(|| Refusal::bad_request(format!("{name} is required")))?;
-            NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| {
+            wire::day(text).ok_or_else(|| {
                 Refusal::bad_request(format!("The value '{text}' of {name} is no day"))
             })
         };
@@ -96,7 +97,10 @@ pub(crate) async fn lines(
 ) -> Answer {
     shared.need(&["OfficeAdministration - Read"])?;
     let offices = shared.journal_offices(level, &id)?;
-    let query = Query::parse(raw.as_deref().unwrap_or_default())?;
+    let query = Query::parse(raw.as_deref(), &["fromDate", "toDate"])?;
+    if query.filter.is_some() || query.orderby.is_some() || query.select.is_some() || query.count {
+        return Err(Refusal::bad_request("A journal takes a period, $top and $skip"));
+    }
     let period = Period::parse(query.other("fromDate"), query.other("toDate"))?;
     let heavy = shared.knobs().heavy_journal;
     if let Some(heavy) = heavy
@@ -150,16 +154,23 @@ pub(crate) async fn sum(
     level: Level,
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
+    _: NoQuery,
     body: Bytes,
 ) -> Answer {
     shared.need(&["OfficeAdministration - Read"])?;
     let offices = shared.journal_offices(level, &id)?;
     let asked: SumOf = super::read(&body)?;
-    // A time of day behind the day is taken, and does not count.
-    let day = |text: &str| text.split('T').next().map(str::to_owned);
-    let period = Period::parse(day(&asked.from_date).as_deref(), day(&asked.to_date).as_deref())?;
+    let period = Period::parse(Some(day_of(&asked.from_date)), Some(day_of(&asked.to_date)))?;
     let lines = shared.read_journal(Journal::RevenueJournals, &offices, &period);
     Ok(answer::record(&records::sum(lines.iter().map(|(_, line)| line))))
+}
+
+/// A time of day behind the day is taken, and does not count.
+fn day_of(text: &str) -> &str {
+    match text.split_once('T') {
+        Some((day, _)) if Ticks::parse(text, true).is_some() => day,
+        _ => text,
+    }
 }
 
 async fn too_heavy(answer: HeavyAnswer) -> Refusal {

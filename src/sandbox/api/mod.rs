@@ -15,6 +15,7 @@ mod office;
 mod public;
 mod routes;
 mod search;
+mod strict;
 pub(crate) mod token;
 pub(crate) mod user;
 mod webhooks;

@@ -11,6 +11,7 @@ use super::super::faults::Twist;
 use super::super::record::Record;
 use super::super::records::{contact as records, staff};
 use super::answer::{self, Answer, Refusal};
+use super::strict::NoQuery;
 
 /// `GET /api/Offices`: no paging is documented, and there is none.
 pub(crate) async fn offices(
@@ -35,7 +36,11 @@ pub(crate) async fn employees(
 }
 
 /// `GET /api/Contacts/{id}`.
-pub(crate) async fn contact(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
+pub(crate) async fn contact(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+    _: NoQuery,
+) -> Answer {
     shared.need(&["Contacts - Read"])?;
     let none = || Refusal::new(StatusCode::NOT_FOUND, format!("Contact {id} does not exist"));
     let number = id.parse().map_err(|_| none())?;
@@ -88,6 +93,7 @@ pub(crate) async fn accounts(
 pub(crate) async fn identity_number(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
+    _: NoQuery,
 ) -> Answer {
     shared.need(&["Contacts - Read"])?;
     let none = || Refusal::new(StatusCode::NOT_FOUND, format!("Person {id} does not exist"));

@@ -185,8 +185,10 @@ fn of_journals() -> Router<Arc<Shared>> {
             );
         }
         let path = format!("{of_level}/RevenueJournals/Sum");
-        routes = routes
-            .route(&path, put(move |shared, id, body| journals::sum(level, shared, id, body)));
+        routes = routes.route(
+            &path,
+            put(move |shared, id, bare, body| journals::sum(level, shared, id, bare, body)),
+        );
     }
     routes
 }

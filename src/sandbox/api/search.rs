@@ -1,4 +1,5 @@
-//! The three advanced searches (reference 4.13), read from the index and not from the world.
+//! The three advanced searches (reference 4.13), read from the index and not from the world. All that they take is in
+//! the query.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -20,14 +21,16 @@ use super::super::world::dice::Dice;
 use super::super::world::people::Basis;
 use super::super::world::{Handle, generate};
 use super::answer::{self, Answer, Refusal};
+use super::strict::NoBody;
 
 /// `POST /api/Search/AdvancedPropertySearch`.
 pub(crate) async fn properties(
     State(shared): State<Arc<Shared>>,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
+    _: NoBody,
 ) -> Answer {
-    cases(&shared, false, twist, raw.as_deref().unwrap_or_default())
+    cases(&shared, false, twist, raw.as_deref())
 }
 
 /// `POST /api/Search/AdvancedProjectSearch`.
@@ -35,13 +38,14 @@ pub(crate) async fn projects(
     State(shared): State<Arc<Shared>>,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
+    _: NoBody,
 ) -> Answer {
-    cases(&shared, true, twist, raw.as_deref().unwrap_or_default())
+    cases(&shared, true, twist, raw.as_deref())
 }
 
-fn cases(shared: &Shared, project: bool, twist: Twist, raw: &str) -> Answer {
+fn cases(shared: &Shared, project: bool, twist: Twist, raw: Option<&str>) -> Answer {
     shared.need(&["Cases - Read"])?;
-    let mut query = parse(raw)?;
+    let mut query = Query::parse(raw, &[])?;
     let (basis, handles) = {
         let mut world = shared.world();
         let (ids, exact) = ids_of(query.filter.as_ref());
@@ -74,9 +78,10 @@ pub(crate) async fn contacts(
     State(shared): State<Arc<Shared>>,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
+    _: NoBody,
 ) -> Answer {
     shared.need(&["Contacts - Read"])?;
-    let query = parse(raw.as_deref().unwrap_or_default())?;
+    let query = Query::parse(raw.as_deref(), &[])?;
     let (basis, found) = {
         let mut world = shared.world();
         let (ids, _) = ids_of(query.filter.as_ref());
@@ -91,16 +96,6 @@ pub(crate) async fn contacts(
     let limits = Limits::odata(shared.options.max_top.search).twisted(twist);
     let page: Page<Record> = odata::page(rows, &query, limits)?;
     Ok(answer::page(&page, &query))
-}
-
-fn parse(raw: &str) -> Result<Query, Refusal> {
-    let query = Query::parse(raw)?;
-    match query.others.first() {
-        Some((name, _)) => {
-            Err(Refusal::bad_request(format!("The parameter '{name}' is not known")))
-        }
-        None => Ok(query),
-    }
 }
 
 fn in_order_of_id(query: &Query) -> bool {

@@ -11,6 +11,7 @@ use super::super::Shared;
 use super::super::record::guid_text;
 use super::super::world::dice::Trivia;
 use super::answer;
+use super::strict::NoQuery;
 
 /// Everything that the API user is granted, unless a test withdraws it.
 const PERMISSIONS: &[&str] = &[
@@ -42,7 +43,7 @@ fn granted(shared: &Shared) -> Vec<&'static str> {
 }
 
 /// `GET /api/User`.
-pub(crate) async fn user(State(shared): State<Arc<Shared>>) -> Response {
+pub(crate) async fn user(State(shared): State<Arc<Shared>>, _: NoQuery) -> Response {
     let tenant = shared.knobs().tenant.clone();
     let tenant = tenant.unwrap_or_else(|| guid_text(Trivia::new(shared.options.seed, 0).guid(0)));
     let body = json!({
@@ -66,7 +67,7 @@ pub(crate) fn by_area(shared: &Shared) -> Vec<(&'static str, Vec<&'static str>)>
 }
 
 /// `GET /api/User/ApiPermissions`.
-pub(crate) async fn permissions(State(shared): State<Arc<Shared>>) -> Response {
+pub(crate) async fn permissions(State(shared): State<Arc<Shared>>, _: NoQuery) -> Response {
     let list: Vec<_> = by_area(&shared)
         .into_iter()
         .map(|(area, kinds)| json!({"Permission": area, "PermissionTypes": kinds}))

@@ -16,6 +16,7 @@ use super::super::wire::Ticks;
 use super::super::world::registers::{EVENT_TYPES, Subscription, secret};
 use super::answer::{self, Answer, Refusal};
 use super::read;
+use super::strict::{NoBody, NoQuery};
 
 type Shares = State<Arc<Shared>>;
 
@@ -72,7 +73,7 @@ pub(crate) async fn list(
 }
 
 /// `GET /api/WebHooks/Subscriptions/{id}`.
-pub(crate) async fn one(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn one(State(shared): Shares, Path(id): Path<String>, _: NoQuery) -> Answer {
     shared.need(&[READ])?;
     let world = shared.world();
     let known = world.registers.subscriptions.iter().find(|one| one.id.to_string() == id);
@@ -80,7 +81,7 @@ pub(crate) async fn one(State(shared): Shares, Path(id): Path<String>) -> Answer
 }
 
 /// `POST /api/WebHooks/Subscribe`.
-pub(crate) async fn subscribe(State(shared): Shares, body: Bytes) -> Answer {
+pub(crate) async fn subscribe(State(shared): Shares, _: NoQuery, body: Bytes) -> Answer {
     shared.need(&[WRITE])?;
     let order = Order::parse(&body)?;
     let mut world = shared.world();
@@ -91,7 +92,12 @@ pub(crate) async fn subscribe(State(shared): Shares, body: Bytes) -> Answer {
 }
 
 /// `PUT /api/WebHooks/Subscriptions/{id}`.
-pub(crate) async fn replace(State(shared): Shares, Path(id): Path<String>, body: Bytes) -> Answer {
+pub(crate) async fn replace(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    _: NoQuery,
+    body: Bytes,
+) -> Answer {
     shared.need(&[WRITE])?;
     let order = Order::parse(&body)?;
     shared.change_subscription(&id, |known, _| {
@@ -100,7 +106,12 @@ pub(crate) async fn replace(State(shared): Shares, Path(id): Path<String>, body:
 }
 
 /// `PUT /api/WebHooks/Subscriptions/{id}/UpdateSecret`.
-pub(crate) async fn renew_secret(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn renew_secret(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    _: NoQuery,
+    _: NoBody,
+) -> Answer {
     shared.need(&[WRITE])?;
     let seed = shared.options.seed;
     shared.change_subscription(&id, |known, at| {
@@ -109,7 +120,7 @@ pub(crate) async fn renew_secret(State(shared): Shares, Path(id): Path<String>) 
 }
 
 /// `DELETE /api/WebHooks/Subscriptions/{id}`.
-pub(crate) async fn remove(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn remove(State(shared): Shares, Path(id): Path<String>, _: NoQuery) -> Answer {
     shared.need(&[DELETE])?;
     let mut world = shared.world();
     let list = &mut world.registers.subscriptions;

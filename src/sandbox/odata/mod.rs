@@ -25,28 +25,27 @@ pub(crate) struct Query {
     /// `Some(empty)` is `$select=`: the list of available fields.
     pub(crate) select: Option<Vec<String>>,
     pub(crate) count: bool,
-    /// Parameters that are not OData's, in order.
-    pub(crate) others: Vec<(String, String)>,
+    /// The endpoint's own parameters.
+    others: Vec<(String, String)>,
 }
 
 impl Query {
-    /// Takes a raw query string apart. Doubled and unknown `$` parameters are refused.
-    pub(crate) fn parse(raw: &str) -> Result<Query, Refusal> {
+    /// Takes a raw query string apart, of an endpoint that has these parameters beside OData's. Doubled and
+    /// unknown ones are refused: a caller's slip must not look like a call without them.
+    pub(crate) fn parse(raw: Option<&str>, own: &[&str]) -> Result<Query, Refusal> {
         let mut query = Query::default();
         let mut seen: Vec<String> = Vec::new();
-        for (name, value) in url::form_urlencoded::parse(raw.as_bytes()) {
-            if name.starts_with('$') {
-                if seen.iter().any(|s| *s == name) {
-                    return Err(Refusal::bad_request(format!("{name} is given twice")));
-                }
-                seen.push(name.to_string());
+        for (name, value) in url::form_urlencoded::parse(raw.unwrap_or_default().as_bytes()) {
+            if seen.iter().any(|s| *s == name) {
+                return Err(Refusal::bad_request(format!("{name} is given twice")));
             }
-            query.take(&name, value.trim())?;
+            seen.push(name.to_string());
+            query.take(&name, value.trim(), own)?;
         }
         Ok(query)
     }
 
-    fn take(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
+    fn take(&mut self, name: &str, value: &str, own: &[&str]) -> Result<(), Refusal> {
         match name {
             "$filter" => self.filter = Some(filter(value)?),
             "$orderby" => self.orderby = Some(orderby(value)?),
@@ -66,12 +65,15 @@ impl Query {
             _ if name.starts_with('$') => {
                 return Err(Refusal::bad_request(format!("The query option {name} is not known")));
             }
-            _ => self.others.push((name.to_owned(), value.to_owned())),
+            _ if own.contains(&name) => self.others.push((name.to_owned(), value.to_owned())),
+            _ => {
+                return Err(Refusal::bad_request(format!("The parameter '{name}' is not known")));
+            }
         }
         Ok(())
     }
 
-    /// The value of a parameter that is not OData's.
+    /// The value of one of the endpoint's own parameters.
     pub(crate) fn other(&self, name: &str) -> Option<&str> {
         self.others.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -111,7 +113,7 @@ mod tests {
     fn a_whole_query_is_taken_apart() {
         let raw = "%24filter=Id%20ge%205&$orderby=Id+desc&$top=3&$skip=2&$select=Id,%20Name\
                    &$inlinecount=allpages&fromDate=x";
-        let query = Query::parse(raw).unwrap();
+        let query = Query::parse(Some(raw), &["fromDate"]).unwrap();
         assert!(query.filter.is_some() && query.count);
         assert_eq!(query.orderby, Some(("Id".to_owned(), true)));
         assert_eq!((query.top, query.skip), (Some(3), 2));
@@ -130,9 +132,11 @@ mod tests {
             "$expand=Roles",
             "$inlinecount=some",
             "$top=1&$top=2",
+            "own=1&own=2",
+            "Own=1",
             "$filter=",
         ] {
-            assert!(Query::parse(raw).is_err(), "{raw}");
+            assert!(Query::parse(Some(raw), &["own"]).is_err(), "{raw}");
         }
     }
 }

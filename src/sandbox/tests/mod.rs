@@ -25,6 +25,7 @@ mod public;
 mod receiver;
 mod search;
 mod state;
+mod strict;
 mod webhooks;
 mod world;
 mod writes;
