@@ -296,7 +296,7 @@ mod tests {
         let session = Arc::new(session);
         let mut watch = Watch::over(Arc::clone(&session), Arc::default()).unwrap();
         // Nothing is written from here on.
-        session.close().await.unwrap();
+        session.close(None).await.unwrap();
         for _ in 0..3 {
             watch.look(None).await.unwrap();
         }

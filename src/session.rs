@@ -435,16 +435,27 @@ impl Session {
         self.writer.loader(settings, run_id)
     }
 
-    /// Ends the thread that writes, and works the store's log into its file.
+    /// Gives back the lease of the feeds, ends the thread that writes when its transaction is done, and works the
+    /// store's log into its file. What is only tidying is left out where it is not done by `tidied_by`.
     ///
     /// # Errors
     /// Those of [`Writer::close`].
-    pub(crate) async fn close(&self) -> Result<()> {
-        self.polls.client.release_lease().await;
+    pub(crate) async fn close(&self, tidied_by: Option<tokio::time::Instant>) -> Result<()> {
+        self.polls.client.release_lease(tidied_by).await;
         self.writer.close().await?;
         let store = Arc::clone(&self.store);
-        // That it broke is told by the thread itself, and undone by nothing.
-        let _ = tokio::task::spawn_blocking(move || store.work_in_log()).await;
+        let Some(tidied_by) = tidied_by else {
+            // That it broke is told by the thread itself, and undone by nothing.
+            let _ = tokio::task::spawn_blocking(move || store.work_in_log()).await;
+            return Ok(());
+        };
+        if tidied_by <= tokio::time::Instant::now() {
+            self.store.leave_log();
+            return Ok(());
+        }
+        let worked_in = tokio::task::spawn_blocking(move || store.work_in_log());
+        // One that is broken off is as one that was not begun: the next who opens the store does it.
+        let _ = tokio::time::timeout_at(tidied_by, worked_in).await;
         Ok(())
     }
 

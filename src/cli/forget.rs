@@ -65,7 +65,7 @@ pub(super) async fn run(args: &Forget, config: Config, quiet: bool) -> Result<u8
         )),
     };
     let stay_in_snapshots = session.leaves_erased_values();
-    session.close().await?;
+    session.close(None).await?;
     let lake_told = lake_told(&lake);
     if published.is_err() {
         print(&lake_told)?;

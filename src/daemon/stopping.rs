@@ -4,15 +4,19 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 
 use crate::cycle::{Controls, Interrupt};
 use crate::error::{Error, Kind, Result};
 use crate::session::Session;
 
-/// From the first signal to the end. Container engines kill after ten seconds.
+/// From the first signal on, what is under way may go on for so long. Container engines kill after ten seconds.
 const LONGEST_STOP: Duration = Duration::from_secs(7);
 /// What an interrupted publishing needs to remove its half-written files.
 const LONGEST_TIDYING: Duration = Duration::from_secs(1);
+/// What may be left out at the end is given up so long after the signal. What is left then is for the transaction that is
+/// being committed, which is waited for however long it takes.
+const LONGEST_CLOSE: Duration = Duration::from_millis(9_500);
 
 /// The signals that end a process. From here on they do not do so by themselves.
 #[derive(Debug)]
@@ -59,13 +63,14 @@ impl Interrupts {
         if let Some(ended) = by_itself {
             drop(work);
             let closed = tokio::select! {
-                closed = session.close() => closed,
+                closed = session.close(None) => closed,
                 () = async { self.next().await; self.next().await } => Err(at_once()),
             };
             let ended = ended?;
             return closed.map(|()| Some(ended));
         }
         tracing::info!("stopping: what is under way is finished (a second signal ends at once)");
+        let tidied_by = Instant::now() + LONGEST_CLOSE;
         controls.set(Interrupt::Cancel);
         let ended = tokio::select! {
             ended = &mut work => match ended {
@@ -84,7 +89,7 @@ impl Interrupts {
         drop(work);
         let close = async {
             session.settle(LONGEST_TIDYING).await;
-            session.close().await
+            session.close(Some(tidied_by)).await
         };
         tokio::select! {
             closed = close => closed.map(|()| ended),

@@ -193,6 +193,24 @@ async fn journals_that_a_stop_ends_are_due_still_and_read_by_the_next_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn where_no_time_is_left_the_log_stays_for_the_next_start() {
+    for (tidied_by, stays) in [(None, false), (Some(tokio::time::Instant::now()), true)] {
+        let Place { sandbox, session, controls, progress, _folder } = Place::mirrored().await;
+        let log = crate::durable::with_suffix(session.store().path(), ".wal");
+        let write = |conn: &duckdb::Connection| {
+            conn.execute_batch("INSERT INTO sync.meta VALUES ('a test', 'x')")
+                .map_err(|e| crate::sql::db("x", e))
+        };
+        session.polls().writer.run(write).await.unwrap();
+        assert!(log.exists());
+        session.close(tidied_by).await.unwrap();
+        assert_eq!(Arc::strong_count(&session), 1, "its last connection closes here");
+        drop((sandbox, session, controls, progress));
+        assert_eq!(log.exists(), stays, "{tidied_by:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_has_died_ends_the_daemon() {
     let place = Place::mirrored().await;
     let writer = &place.session.polls().writer;

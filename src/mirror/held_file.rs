@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use duckdb::Connection;
 
-use super::Store;
+use super::{Store, log};
 use crate::error::{Error, Kind, Result};
 use crate::sql;
 
@@ -51,8 +51,7 @@ impl HeldFile {
             _ => return Ok(()),
         };
         // Its log would be that of the other file.
-        conn.execute_batch("PRAGMA disable_checkpoint_on_shutdown")
-            .map_err(|e| sql::db("cannot leave the log alone", e))?;
+        log::leave(conn)?;
         let text = format!(
             "{what} the store {} while this process was working on it: nothing more is written",
             self.path.display()

@@ -175,6 +175,15 @@ pub(super) fn work_in(conn: &Connection, store: &File, bounds: &Bounds) -> Resul
     checkpoint(conn, bounds).map(drop)
 }
 
+/// Keeps the last connection that closes from working the log in.
+///
+/// # Errors
+/// `Store`.
+pub(super) fn leave(conn: &Connection) -> Result<()> {
+    conn.execute_batch("PRAGMA disable_checkpoint_on_shutdown")
+        .map_err(|e| db("cannot leave the log alone", e))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

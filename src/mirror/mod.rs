@@ -221,6 +221,14 @@ impl Store {
         }
     }
 
+    /// Leaves DuckDB's log beside the store when the process ends: the next one who opens the store works it in.
+    pub(crate) fn leave_log(&self) {
+        let left = self.connection().and_then(|conn| log::leave(&conn));
+        if let Err(error) = left {
+            tracing::debug!(reason = error.chain(), "DuckDB's log may be worked in at the end");
+        }
+    }
+
     /// What there is to do about a database in memory over the store's file; `None` for the store itself.
     pub(crate) fn overlay(&self) -> Option<Overlay> {
         self.overlay

@@ -262,10 +262,10 @@ impl Client {
         }
     }
 
-    /// Lets another host ask the change feeds. No call may be under way, and none may follow.
-    pub(crate) async fn release_lease(&self) {
+    /// Lets another host ask the change feeds, where that is done in time. No call may be under way, and none may follow.
+    pub(crate) async fn release_lease(&self, by: Option<Instant>) {
         if let Some(lease) = &self.shared.lease {
-            lease.release().await;
+            lease.release(by).await;
         }
     }
 

@@ -167,11 +167,11 @@ impl Lease {
     }
 
     /// Gives it back, so that another host can take it at once, where no other process of this one has it too. No call
-    /// may be under way.
-    pub(crate) async fn release(&self) {
+    /// may be under way. It is left where it is not done in time.
+    pub(crate) async fn release(&self, by: Option<Instant>) {
         let task = self.task.get().take();
         let Some(task) = task else { return };
-        if let Err(error) = self.shared.end(task).await {
+        if let Err(error) = self.shared.end(task, by).await {
             tracing::warn!(
                 error = error.chain(),
                 "the lease of the change feeds is not given back: another host waits until this one is silent for long enough"
@@ -211,8 +211,9 @@ impl Shared {
     }
 
     /// Lets the turn under way end, and gives the lease back where this was the last process of its host.
-    async fn end(&self, mut task: JoinHandle<()>) -> Result<()> {
-        let until = Instant::now() + LONGEST_RELEASE;
+    async fn end(&self, mut task: JoinHandle<()>, by: Option<Instant>) -> Result<()> {
+        let longest = Instant::now() + LONGEST_RELEASE;
+        let until = by.map_or(longest, |by| by.min(longest));
         self.ending.notify_one();
         // A turn that is broken off may leave the register closed, and to open it again takes long.
         let ended = timeout_at(until, &mut task).await;

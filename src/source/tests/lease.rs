@@ -115,7 +115,7 @@ async fn the_feeds_are_ours_after_two_windows_and_are_given_back() {
     let begun = tokio::time::Instant::now();
     one.held().await.unwrap();
     assert!(begun.elapsed() >= seconds(2 * PER), "{:?}", begun.elapsed());
-    one.release().await;
+    one.release(None).await;
     assert!(register.record().released);
     let states: Vec<State> = kept.lock().unwrap().iter().map(|standing| standing.state).collect();
     assert_eq!(states, [State::Settling, State::Held, State::Released]);
@@ -130,7 +130,7 @@ async fn what_renews_it_is_not_broken_off_when_it_is_given_back() {
     while register.under_way.load(Ordering::Relaxed) == 0 {
         tokio::time::sleep(seconds(1) / 2).await;
     }
-    one.release().await;
+    one.release(None).await;
     assert!(register.record().released);
     assert_eq!(register.under_way.load(Ordering::Relaxed), 0);
     assert_eq!(kept.lock().unwrap().last().unwrap().state, State::Released);
@@ -144,9 +144,14 @@ async fn a_register_that_hangs_holds_nobodys_end() {
     *register.slowness.lock().unwrap() = seconds(3600);
     for _ in 0..2 {
         let begun = tokio::time::Instant::now();
-        one.release().await;
+        one.release(None).await;
         assert!(begun.elapsed() <= seconds(5), "{:?}", begun.elapsed());
     }
+    let (hurried, _) = process(&register, folder.path());
+    tokio::time::timeout(seconds(1), hurried.held()).await.unwrap_err();
+    let begun = tokio::time::Instant::now();
+    hurried.release(Some(begun + seconds(1))).await;
+    assert!(begun.elapsed() <= seconds(1), "{:?}", begun.elapsed());
     assert!(!register.record().released);
     assert_ne!(kept.lock().unwrap().last().unwrap().state, State::Released);
     // Nothing of this process keeps the next one from it.
@@ -163,9 +168,9 @@ async fn only_the_last_process_of_a_machine_gives_it_back() {
     let begun = tokio::time::Instant::now();
     two.held().await.unwrap();
     assert!(begun.elapsed() < seconds(PER), "they share the ledger");
-    one.release().await;
+    one.release(None).await;
     assert!(!register.record().released && two.is_held());
-    two.release().await;
+    two.release(None).await;
     assert!(register.record().released);
 }
 
@@ -228,8 +233,8 @@ async fn where_no_lease_can_be_held_the_feeds_are_asked_without_one() {
         tokio::time::sleep(seconds(1)).await;
         assert!(one.is_held() && two.is_held());
     }
-    one.release().await;
-    two.release().await;
+    one.release(None).await;
+    two.release(None).await;
     // The next one remembers that nobody else was there.
     let (three, _) = process(&register, folder.path());
     three.held().await.unwrap();
