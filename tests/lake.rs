@@ -680,3 +680,37 @@ fn three_tenants_of_one_catalog_are_read_as_one() {
     let output = lakes[0].world.run(&["lake", "views", "--schemas", "oslo", "casemirror.toml"]);
     assert_eq!(output.status.code(), Some(2), "{}", shown(&output));
 }
+
+/// A resource file that is edited after the file was published says nothing of how that came about: a child of a daemon
+/// reads it, and somebody's `lake publish`.
+#[test]
+fn what_was_published_with_other_resource_files_is_carried_by_those() {
+    let Some(lake) = LakeWorld::in_a_file(6) else { return };
+    fs::create_dir(lake.world.path("resources")).unwrap();
+    lake.configure(&format!("{UNTHROTTLED}[resources]\ndir = \"resources\"\n"), "");
+    let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/cases.toml");
+    let built_in = fs::read_to_string(built_in).unwrap();
+    // A change of a case leaves the time of its row alone.
+    let mut columns = built_in.split("\n[[column]]\n");
+    let head = columns.next().unwrap().to_owned();
+    let volatile = columns.fold(head, |text, column| {
+        let may_be = !column.starts_with("field = \"Id\"") && !column.contains("volatile = true");
+        let volatile = if may_be { "volatile = true\n" } else { "" };
+        format!("{text}\n[[column]]\n{volatile}{column}")
+    });
+    let file = lake.world.path("resources/cases.toml");
+    for round in 0..3 {
+        fs::write(&file, &volatile).unwrap();
+        if round > 0 {
+            change(&lake, round);
+        }
+        let output = lake.world.run(&["sync", "--set", "lake.catalog=", "--set", "lake.data="]);
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        fs::write(&file, &built_in).unwrap();
+        lake.publish();
+        lake.assert_equal_tables();
+    }
+    // Nor does a file that cannot be read keep anything from the lake.
+    fs::write(&file, "table = ").unwrap();
+    assert!(lake.publish().contains("already"));
+}

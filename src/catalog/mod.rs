@@ -16,6 +16,7 @@ mod names;
 mod resource;
 #[cfg(test)]
 mod resources_page;
+mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ pub(crate) use resource::{
     LINE_ID, LINE_NUMBER, Lookup, Method, Partial, Read, Refresh, Windows,
 };
 pub use resource::{Answer, Group, Paging, Resource};
+pub(crate) use rows::{NotedRows, TABLE_ROWS, TableRows};
 
 use crate::error::Result;
 

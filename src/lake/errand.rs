@@ -24,7 +24,6 @@ pub(crate) struct Errand {
     pub(super) keep_for: Duration,
     /// The published file.
     pub(super) published: PathBuf,
-    pub(super) resources: Option<PathBuf>,
     /// Where the extensions are installed.
     pub(super) extensions: PathBuf,
     /// What does not fit into memory goes here.
@@ -65,7 +64,6 @@ impl Errand {
             secret_file: lake.secret_file.clone(),
             keep_for: lake.keep_for,
             published: config.publish.database.clone(),
-            resources: config.resources.dir.clone(),
             extensions: extensions::folder(&config.store.path),
             spill: with_suffix(&config.store.path, ".lake.tmp"),
             memory_limit: config.store.memory_limit.clone(),

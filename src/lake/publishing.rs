@@ -16,7 +16,6 @@ use super::keeping::{self, Keeping, Kept};
 use super::shown::{Published, Shown, TableState};
 use super::tables::{self, Table};
 use super::views::Views;
-use crate::catalog::Catalog;
 use crate::durable;
 use crate::error::{self, Result};
 use crate::failpoint;
@@ -50,7 +49,6 @@ pub(crate) struct Carried {
 /// `Config`, `Tenant`, `StoreNewer`: the lake is not this mirror's, or something is missing. `Lake`: DuckDB, the
 /// catalog or the object store failed, or the lake shows a later state of this mirror; readers see what they saw before.
 pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Carried> {
-    let catalog = Catalog::load(errand.resources.as_deref())?;
     // Who may read the lake is said by the folders that it is in.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     step("opening the lake");
@@ -73,7 +71,7 @@ pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Car
         if let Some(shown) = shown {
             shown.check_not_later(published, errand)?;
         }
-        carry(&engine, errand, &catalog, (shown, published), &mut carried, &mut step)?;
+        carry(&engine, errand, (shown, published), &mut carried, &mut step)?;
     }
     // Whoever reads an earlier snapshot would see it still. A publishing that was killed before it came to this has
     // left it to the next one, whether that has anything else to do or not.
@@ -90,7 +88,6 @@ pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Car
 fn carry(
     engine: &Engine,
     errand: &Errand,
-    catalog: &Catalog,
     (shown, published): (Option<&Shown>, &Published),
     carried: &mut Carried,
     step: &mut impl FnMut(&str),
@@ -104,7 +101,7 @@ fn carry(
     if shown.is_none() {
         Shown::begin(engine)?;
     }
-    let (tables, views) = (tables::all(engine, catalog)?, Views::read(engine)?);
+    let (tables, views) = (tables::all(engine)?, Views::read(engine)?);
     let digest = views.digest();
     // When house is kept, nothing that was noted is believed.
     let states = carry_tables(engine, &tables, (shown, is_house_due), carried, step)?;

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::engine::{Engine, PUBLISHED};
 use super::shown::{self, TableState};
 use super::state::{self, State};
-use crate::catalog::{Catalog, EXTRA_COLUMN, Group, LINE_NUMBER, Resource};
+use crate::catalog::{EXTRA_COLUMN, LINE_NUMBER, NotedRows, TABLE_ROWS, TableRows};
 use crate::counter;
 use crate::error::Result;
 use crate::sql;
@@ -29,6 +29,8 @@ pub(super) struct Table {
     pub(super) is_key: bool,
     /// Columns that move with every change of a row, beside its identity.
     pub(super) moving: Vec<String>,
+    /// Since when these are what they are ([`TableRows::since`]).
+    pub(super) moving_since: String,
     /// Rows are only added to it, each with a later `_valid_to`.
     pub(super) only_grows: bool,
     /// Its rows are parted by `journal_month`.
@@ -138,16 +140,17 @@ fn whole(changes: &BTreeMap<String, i64>) -> Option<i64> {
 ///
 /// # Errors
 /// `Lake`.
-pub(super) fn all(engine: &Engine, catalog: &Catalog) -> Result<Vec<Table>> {
+pub(super) fn all(engine: &Engine) -> Result<Vec<Table>> {
     let mut tables = read(engine)?;
     let definitions = Definitions::read(engine)?;
+    // By what the file was made with: the resource files may be others now. One of an earlier version says nothing.
+    let rows = NotedRows::parse(shown::meta(engine, TABLE_ROWS)?.as_deref()).unwrap_or_default();
     let (changes, noted) = (changes(engine)?, noted(engine)?);
     for table in &mut tables {
-        let resource = catalog.get(&table.name);
         match table.schema.as_str() {
             "main" | "history" => {
                 let noted = noted.get(&table.name).cloned().unwrap_or_default();
-                describe(table, resource.map(AsRef::as_ref), &definitions, noted);
+                describe(table, rows.get(&table.name), &definitions, noted);
                 table.changes = changes.get(&table.name).cloned();
             }
             "sync" => describe_state(table),
@@ -190,6 +193,7 @@ fn read(engine: &Engine) -> Result<Vec<Table>> {
                 identity: Vec::new(),
                 is_key: false,
                 moving: Vec::new(),
+moving_since: String::new(),
                 only_grows: false,
                 has_months: false,
                 size,
@@ -223,27 +227,25 @@ fn read(engine: &Engine) -> Result<Vec<Table>> {
 /// A mirrored table, or the earlier versions of its rows.
 fn describe(
     table: &mut Table,
-    resource: Option<&Resource>,
+    rows: Option<&TableRows>,
     definitions: &Definitions,
     noted: BTreeMap<i64, Change>,
 ) {
     table.has_months = table.columns.iter().any(|c| c.name == MONTH && c.kind == "DATE");
     // What no resource file describes any more is compared whole.
-    let Some(resource) = resource.filter(|r| r.key.iter().all(|key| table.has(key))) else {
+    let Some(rows) = rows.filter(|rows| rows.key.iter().all(|key| table.has(key))) else {
         return;
     };
-    table.identity = resource.key.clone();
-    // Webhooks need not say which case, or when.
-    table.is_key = resource.group != Group::Events;
+    table.identity = rows.key.clone();
+    table.is_key = !rows.has_gaps;
     if table.schema == "history" {
         table.identity.extend(HISTORY.map(str::to_owned));
         table.only_grows = true;
         return;
     }
-    let scope = resource.scope_in_key();
-    table.noted = scope.map(|scope| Noted { scope: scope.to_owned(), changes: noted });
+    table.noted = rows.scope.clone().map(|scope| Noted { scope, changes: noted });
     // A row keeps its `_synced_at` when only these change (docs/architecture.md, "Values").
-    let volatile = resource.columns.iter().filter(|c| c.volatile).map(|c| c.name.as_str());
+    let volatile = rows.volatile.iter().map(String::as_str);
     let mut moving: BTreeSet<&str> = volatile.chain(["_synced_at", LINE_NUMBER]).collect();
     let redefined = definitions.redefined(&table.name);
     if !redefined.is_empty() || definitions.later.contains(&table.name) {
@@ -253,6 +255,7 @@ fn describe(
     let moving: Vec<String> = moving.into_iter().map(str::to_owned).collect();
     table.moving =
         moving.into_iter().filter(|c| table.has(c) && !table.identity.contains(c)).collect();
+    table.moving_since.clone_from(&rows.since);
 }
 
 fn describe_state(table: &mut Table) {
@@ -322,6 +325,9 @@ impl Definitions {
             add(&column.kind);
         }
         table.identity.iter().chain(&table.moving).for_each(|column| add(column));
+        if !table.moving_since.is_empty() {
+            add(&table.moving_since);
+        }
         table.noted.iter().for_each(|noted| add(&noted.scope));
         if matches!(table.schema.as_str(), "main" | "history") {
             for (_, column, definition, since) in
@@ -381,6 +387,7 @@ fn changes(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, i64>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Catalog;
     use crate::lake::carry::{Rows, Way};
     use crate::lake::differing::Among;
     use crate::lake::engine::LAKE;
@@ -388,7 +395,8 @@ mod tests {
     /// A table of a mirror, as the published file and the lake have it.
     fn published(engine: &Engine, name: &str) -> Table {
         let catalog = Catalog::load(None).unwrap();
-        let resource = catalog.get(name).unwrap();
+        let (resource, noted) =
+            (catalog.get(name).unwrap(), NotedRows::of(&catalog, None, String::new));
         let columns = resource.columns.iter().map(|c| format!("{} VARCHAR", sql::ident(&c.name)));
         let columns = columns.collect::<Vec<_>>().join(", ");
         for database in [PUBLISHED, LAKE] {
@@ -410,6 +418,7 @@ mod tests {
             identity: Vec::new(),
             is_key: false,
             moving: Vec::new(),
+            moving_since: String::new(),
             only_grows: false,
             has_months: false,
             size: 1,
@@ -423,7 +432,7 @@ mod tests {
             erasures: String::new(),
             format: String::new(),
         };
-        describe(&mut table, Some(resource), &definitions, BTreeMap::new());
+        describe(&mut table, noted.get(name), &definitions, BTreeMap::new());
         table
     }
 

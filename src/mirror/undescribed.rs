@@ -17,7 +17,7 @@ use super::changes::count_changes;
 use super::definition::{is_text, with_mode};
 use super::state::State;
 use super::state::fetched::FetchedScopes;
-use crate::catalog::{Catalog, Class, Column, Resource};
+use crate::catalog::{Catalog, Class, Column, NotedRows, Resource, TABLE_ROWS};
 use crate::config::{self, PrivacyMode};
 use crate::error::Result;
 use crate::sql::{self, db, query, scalar_i64};
@@ -106,8 +106,8 @@ pub(super) fn revive(conn: &Connection, resource: &Resource) -> Result<()> {
     .map_err(|e| db(&format!("cannot make main.{name} again"), e))
 }
 
-/// Keeps what only files say, for the day on which they are gone or others: with every table the one that it is
-/// read with and its key, with every column its privacy class.
+/// Keeps what only files say, for the day on which they are gone or others, and for who has what is published: with every
+/// table the one that it is read with, its key and what moves on its own, with every column its privacy class.
 pub(super) fn note_files(conn: &Connection, catalog: &Catalog) -> Result<()> {
     let keys: Vec<String> =
         catalog.resources().iter().map(|r| format!("{} {}", r.table, key_of(r))).collect();
@@ -115,6 +115,7 @@ pub(super) fn note_files(conn: &Connection, catalog: &Catalog) -> Result<()> {
     if State::new(conn).meta(KEYS)?.as_ref() != Some(&keys) {
         State::new(conn).set_meta(KEYS, &keys)?;
     }
+    note_rows(conn, catalog)?;
     let known: Vec<(String, Option<String>)> =
         query(conn, "SELECT table_name, read_with FROM sync.resources", |row| {
             Ok((row.get(0)?, row.get(1)?))
@@ -147,6 +148,17 @@ pub(super) fn note_files(conn: &Connection, catalog: &Catalog) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn note_rows(conn: &Connection, catalog: &Catalog) -> Result<()> {
+    let before = NotedRows::parse(State::new(conn).meta(TABLE_ROWS)?.as_deref());
+    // No number: a store that is put back counts on to one that was there before.
+    let new_since = || format!("{:032x}", rand::random::<u128>());
+    let rows = NotedRows::of(catalog, before.as_ref(), new_since);
+    if before.as_ref() == Some(&rows) {
+        return Ok(());
+    }
+    State::new(conn).set_meta(TABLE_ROWS, &rows.text())
 }
 
 /// The privacy class of a column as it stands in the store; empty for none.

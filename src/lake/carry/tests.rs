@@ -27,6 +27,7 @@ fn table(changes: Option<BTreeMap<String, i64>>) -> Table {
         identity: vec!["id".to_owned()],
         is_key: true,
         moving: Vec::new(),
+        moving_since: String::new(),
         only_grows: false,
         has_months: true,
         size: 0,
