@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::engine::{Engine, LAKE};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::sql::instant;
 
@@ -71,9 +71,10 @@ pub(super) fn keep(
             let grace = before(GRACE.min(kept));
             (format!("older_than => {}", before(kept)), format!("older_than => {grace}"))
         }
-        // DuckLake never expires the newest.
+        // DuckLake never expires the newest. Whatever the clock: the times of the others are the catalog's, which may be
+        // ahead of this host.
         Keeping::NewestAlone => {
-            (format!("older_than => {}", before(Duration::ZERO)), "cleanup_all => true".to_owned())
+            (format!("older_than => {}", instant(Timestamp::MAX)), "cleanup_all => true".to_owned())
         }
     };
     let mut count = |doing: &str, sql: &str, what: &str| {
@@ -95,6 +96,9 @@ pub(super) fn keep(
         &format!("ducklake_expire_snapshots('{LAKE}', {expire})"),
         "count(*)",
     )?;
+    if keeping == Keeping::NewestAlone {
+        check_alone(engine)?;
+    }
     failpoint::hit("lake-expired");
     let rewritten = count(
         "rewrite files of the lake",
@@ -118,6 +122,20 @@ pub(super) fn keep(
         "count(*)",
     )?;
     Ok(Kept { expired, merged: merged + rewritten, removed: old + orphaned })
+}
+
+/// Refuses to believe that earlier snapshots are gone where there are some.
+fn check_alone(engine: &Engine) -> Result<()> {
+    let count = format!("SELECT count(*) - 1 FROM {LAKE}.snapshots()");
+    let left: i64 = engine.one("count snapshots of the lake", &count)?;
+    if left == 0 {
+        return Ok(());
+    }
+    let text = format!(
+        "earlier snapshots of the lake ({left}) are still there, and hold what was erased; the next publishing tries it \
+         again"
+    );
+    Err(Error::new(Kind::Lake, text))
 }
 
 #[cfg(test)]
