@@ -244,6 +244,49 @@ fn what_privacy_takes_out_is_in_no_earlier_snapshot_of_the_bucket_and_in_no_pack
     assert!(files.iter().filter(in_pack).count() > 10);
 }
 
+/// Whom one host has forgotten moves no watermark, and a copy of the store has as much to publish as it had.
+#[test]
+fn a_copy_of_the_store_does_not_bring_a_forgotten_person_back() {
+    let Some(server) = ObjectStore::start() else { return };
+    let world = World::with_snapshots(6);
+    server.sync(&world);
+    let other = another_machine(&server, &world);
+    let contact: i64 = one(&world.store(), "SELECT arg_max(id, email) FROM main.contacts");
+    let forget = ["forget", "--contact", &contact.to_string()];
+    assert_status(&server.run(&world, &forget), 0);
+    let (shown_now, files) = (server.read().id, server.list());
+    let output = other(&["export"]).output().unwrap();
+    assert_status(&output, 1);
+    assert!(shown(&output).contains("or lacks what was erased"), "{}", shown(&output));
+    assert_eq!((server.read().id, server.list()), (shown_now.clone(), files));
+    // Who has forgotten goes on, with what has not changed named again.
+    assert_status(&server.run(&world, &["export"]), 0);
+    let read = server.read();
+    assert_eq!((read.id == shown_now, &read.snapshots["contacts"]), (false, &shown_now));
+}
+
+/// Another machine, with a copy of the store: it passes for the same mirror.
+fn another_machine<'a>(
+    server: &'a ObjectStore,
+    world: &'a World,
+) -> impl Fn(&[&str]) -> Command + 'a {
+    std::fs::create_dir(world.path("other")).unwrap();
+    for file in ["store.duckdb", "store.duckdb.secrets"] {
+        std::fs::copy(world.path("data").join(file), world.path("other").join(file)).unwrap();
+    }
+    |args| {
+        let set = [
+            "--set",
+            "store.path=other/store.duckdb",
+            "--set",
+            "publish.database=other/casemirror.duckdb",
+        ];
+        let mut command = server.command(world, &[args, &set].concat());
+        command.env("CASEMIRROR_FEED__LEDGER", world.path("other/feed-calls"));
+        command
+    }
+}
+
 #[test]
 fn a_daemon_publishes_without_the_object_store_stops_in_time_and_catches_up() {
     let Some(mut server) = ObjectStore::down() else { return };
@@ -294,22 +337,7 @@ fn hosts_that_share_a_bucket_let_one_at_a_time_ask_the_feeds() {
     server.sync(&world);
     let free = shown(&server.run(&world, &["lease"]));
     assert!(free.contains("leases/") && free.contains("free"), "{free}");
-    // Another machine, with a copy of the store: it passes for the same mirror.
-    std::fs::create_dir(world.path("other")).unwrap();
-    for file in ["store.duckdb", "store.duckdb.secrets"] {
-        std::fs::copy(world.path("data").join(file), world.path("other").join(file)).unwrap();
-    }
-    let other = |args: &[&str]| {
-        let set = [
-            "--set",
-            "store.path=other/store.duckdb",
-            "--set",
-            "publish.database=other/casemirror.duckdb",
-        ];
-        let mut command = server.command(&world, &[args, &set].concat());
-        command.env("CASEMIRROR_FEED__LEDGER", world.path("other/feed-calls"));
-        command
-    };
+    let other = another_machine(&server, &world);
     let mut daemon = server.command(&world, &["run"]).stderr(Stdio::null()).spawn().unwrap();
     let wait = |what: &str, holds: &dyn Fn() -> bool| {
         let start = Instant::now();

@@ -109,6 +109,7 @@ impl Follower {
             complete: false,
             store_id: "bench".to_owned(),
             state: String::new(),
+            erasure: None,
             last_id: None,
             uploaded: None,
         };

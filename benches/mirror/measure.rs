@@ -197,6 +197,7 @@ pub(crate) fn publish(folder: &Path) -> Figures {
         complete: false,
         store_id: "bench".to_owned(),
         state: String::new(),
+        erasure: None,
         last_id: None,
         uploaded: None,
     };

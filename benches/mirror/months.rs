@@ -66,6 +66,7 @@ fn measured(conn: &duckdb::Connection, folder: &Path, linked: usize) -> Figures 
         complete: false,
         store_id: "bench".to_owned(),
         state: String::new(),
+        erasure: None,
         last_id: None,
         uploaded: None,
     };

@@ -36,6 +36,10 @@ pub struct Manifest {
     /// A digest of what the store held then, as far as readers can see it; none in the manifest of an earlier version.
     #[serde(default)]
     pub(crate) state: Option<String>,
+    /// Which erasure of values from the store was the last before it, by a name of its own; null where there was none, and
+    /// none in the manifest of an earlier version.
+    #[serde(default)]
+    pub(crate) erasure: Option<String>,
     #[serde(serialize_with = "a_line_each")]
     pub files: Vec<File>,
 }

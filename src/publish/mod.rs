@@ -77,6 +77,8 @@ pub struct SnapshotInfo {
     pub store_id: String,
     /// A digest of what readers can see of it.
     pub state: String,
+    /// Which erasure of values from the store was the last before it; `None` where there was none.
+    pub erasure: Option<String>,
     /// What the last snapshot was called that was published, or was to be; `None` where there was none.
     pub last_id: Option<String>,
     /// Where the snapshot is that this store uploaded last ([`PublishedParquet::address`]).

@@ -52,6 +52,9 @@ impl<'a> Export<'a> {
         stop: &Stop,
         progress: &Progress,
     ) -> Result<Export<'a>> {
+        // A copy of the store on another host may have brought back what this one has erased.
+        let is_of_another = found.as_ref().is_some_and(|f| f.is_of_another_erasure(&snapshot.info));
+        let target = ParquetTarget { erased: target.erased || is_of_another, ..target };
         let folder = match target.root {
             Root::Folder(root) => Replacement::of(&snapshots::folder(root).join(&snapshot.id))?,
             Root::Bucket(bucket) => {
@@ -76,6 +79,7 @@ impl<'a> Export<'a> {
                     .map_err(|e| db("cannot read DuckDB's version", e))?,
                 store_id: snapshot.info.store_id.clone(),
                 state: Some(snapshot.info.state.clone()),
+                erasure: snapshot.info.erasure.clone(),
                 files: Vec::new(),
             },
             folder,

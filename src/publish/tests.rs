@@ -36,6 +36,7 @@ struct World {
     bucket: Option<Bucket>,
     /// Where the snapshot is that it uploaded last, if that is to be known.
     uploaded: Option<String>,
+    erasure: Option<&'static str>,
     store_id: &'static str,
     erased: bool,
     /// Held by what commits rows while something is published: nothing does while a state is frozen.
@@ -61,6 +62,7 @@ impl World {
             views_root: None,
             bucket: None,
             uploaded: None,
+            erasure: None,
             store_id: "one",
             erased: false,
             committing: Mutex::default(),
@@ -108,7 +110,8 @@ impl World {
         };
         let watermark = Some("2026-11-20T01:50:00.1234567Z".parse().unwrap());
         let uploaded = self.uploaded.clone();
-        let info = SnapshotInfo { watermark, uploaded, ..info(self.store_id, at) };
+        let erasure = self.erasure.map(str::to_owned);
+        let info = SnapshotInfo { watermark, uploaded, erasure, ..info(self.store_id, at) };
         let begun = begin(&targets, info, stop)?;
         let reading = self.conn.try_clone().unwrap();
         let frozen = {
@@ -392,6 +395,7 @@ fn info(store_id: &str, at: &str) -> SnapshotInfo {
         complete: true,
         store_id: store_id.to_owned(),
         state: String::new(),
+        erasure: None,
         last_id: None,
         uploaded: None,
     }

@@ -10,7 +10,7 @@ use super::unpublished::{NOTHING_LISTED, snapshot_info};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{State, Store, holds_erased};
+use crate::mirror::{State, Store, holds_erased, last_erasure};
 use crate::progress::Progress;
 use crate::publish::{self, Frozen, Made, PublishedParquet, Root, Stop, Targets};
 
@@ -70,8 +70,9 @@ fn make(
         return Err(Error::new(Kind::Config, "publish.parquet is off"));
     };
     let root = Root::open(root, &config.store.path)?;
+    let erasure = last_erasure(&conn)?;
     let readable = State::new(&conn).readable_state()?;
-    let info = snapshot_info(&conn, catalog, &readable)?.ok_or_else(|| {
+    let info = snapshot_info(&conn, catalog, &readable, &erasure)?.ok_or_else(|| {
         Error::new(Kind::Io, format!("{NOTHING_LISTED}: `casemirror sync` makes it"))
     })?;
     publish::check_snapshots(&root, &info.store_id, stop)?;

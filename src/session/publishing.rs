@@ -250,13 +250,7 @@ impl Session {
         *self.publishing.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
         self.publishing.count.send_modify(|count| *count += 1);
         views?;
-        let uploading = upload.map(|upload| Uploading {
-            upload,
-            readable,
-            erasure,
-            erased: erased_snapshots,
-            alone,
-        });
+        let uploading = upload.map(|upload| Uploading { upload, readable, erasure, alone });
         Ok(Some((published, uploading)))
     }
 

@@ -105,7 +105,7 @@ impl Session {
         // Before the rest: what is erased from here on is for the next publishing.
         let erasure = last_erasure(&conn)?;
         let readable = state.readable_state()?;
-        let Some(info) = snapshot_info(&conn, &self.catalog, &readable)? else {
+        let Some(info) = snapshot_info(&conn, &self.catalog, &readable, &erasure)? else {
             tracing::debug!("{NOTHING_LISTED}");
             return Ok(None);
         };
@@ -213,7 +213,7 @@ pub(super) fn note_shown(
 }
 
 /// What a snapshot taken now says of itself; `None` before the first complete listing of the cases. `readable` is
-/// [`State::readable_state`], asked before.
+/// [`State::readable_state`], asked before, `erasure` is [`last_erasure`], asked before anything of it.
 ///
 /// # Errors
 /// Those of reading the store.
@@ -221,6 +221,7 @@ pub(crate) fn snapshot_info(
     conn: &Connection,
     catalog: &Catalog,
     readable: &str,
+    erasure: &str,
 ) -> Result<Option<SnapshotInfo>> {
     let state = State::new(conn);
     if !state.standings().are_listed()? {
@@ -235,6 +236,7 @@ pub(crate) fn snapshot_info(
         complete: pending::is_complete(conn, catalog)?,
         store_id: state.meta("store_id")?.unwrap_or_default(),
         state: digest(readable),
+        erasure: Some(erasure.to_owned()).filter(|erasure| !erasure.is_empty()),
         last_id: sql::query(conn, "SELECT snapshot_id FROM sync.snapshot", |row| row.get(0))?
             .into_iter()
             .next(),

@@ -24,8 +24,6 @@ pub(crate) struct Uploading {
     pub(super) readable: String,
     /// See [`last_erasure`](crate::mirror::last_erasure): the last before it was made.
     pub(super) erasure: String,
-    /// Earlier snapshots and packs hold what is to be seen no more.
-    pub(super) erased: bool,
     /// Kept until it is done.
     pub(super) alone: Option<OwnedMutexGuard<()>>,
 }
@@ -112,10 +110,10 @@ impl Session {
     /// # Errors
     /// Those of [`Upload::run`]; `Cancelled` after [`Session::interrupt_publishing`].
     pub(crate) async fn upload(&self, uploading: Uploading) -> Result<PublishedParquet> {
-        let Uploading { upload, readable, erasure, erased, alone } = uploading;
+        let Uploading { upload, readable, erasure, alone } = uploading;
         let stop = self.publishing.uploads.begin();
         let began = Instant::now();
-        let done = self.upload_as_asked(upload, erased, &stop).await;
+        let done = self.upload_as_asked(upload, &stop).await;
         let result = if done.is_ok() { "ok" } else { "failed" };
         metrics::counter!("casemirror_uploads_total", "result" => result).increment(1);
         let noted = match &done {
@@ -142,10 +140,10 @@ impl Session {
     async fn upload_as_asked(
         &self,
         upload: Result<Upload>,
-        erased: bool,
         stop: &Stop,
     ) -> Result<PublishedParquet> {
         let (upload, progress, its_stop) = (upload?, self.progress.clone(), stop.clone());
+        let erased = upload.replaces_erased();
         let parquet = blocking(move || upload.run(&its_stop, &progress)).await?;
         if erased {
             self.write_packs_anew(stop).await?;

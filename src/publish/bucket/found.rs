@@ -73,7 +73,7 @@ impl Found {
 
     /// Refuses to go back behind what readers have seen: a copy of the store, which waits on another host, has nothing
     /// new, and would have the newest name. Behind what this store has uploaded itself it may go: a longer
-    /// `feed.overlap`, or a clock that is set back, moves the watermark back.
+    /// `feed.overlap`, or a clock that is set back, moves the watermark back. Not for who has just erased values.
     ///
     /// # Errors
     /// `ObjectStore`.
@@ -81,17 +81,30 @@ impl Found {
         let Some(latest) = &self.latest else { return Ok(()) };
         let ours = info.watermark.map(rfc3339);
         let place = address_of_snapshot(bucket, &latest.snapshot_id);
-        if info.uploaded.as_ref() == Some(&place) || latest.watermark <= ours {
+        // Of two that stand at one watermark, and were not erased from alike, the copy may be the one that lacks it.
+        let is_as_far = if self.is_of_another_erasure(info) {
+            latest.watermark < ours
+        } else {
+            latest.watermark <= ours
+        };
+        if info.uploaded.as_ref() == Some(&place) || is_as_far {
             return Ok(());
         }
         let text = format!(
-            "{} shows a later state of this mirror (watermark {}) than the store has ({}): another host with a copy of \
-             it publishes there, or an earlier backup was restored; this store's snapshots go there when it is as far",
+            "{} shows a later state of this mirror (watermark {}) than the store has ({}), or lacks what was erased: \
+             another host with a copy of it publishes there, or an earlier backup was restored; this store's snapshots \
+             go there when it is later",
             bucket.address(),
             latest.watermark.as_deref().unwrap_or("none"),
             ours.as_deref().unwrap_or("none"),
         );
         Err(Error::new(Kind::ObjectStore, text))
+    }
+
+    /// Whether the newest snapshot was made before the store's last erasure, or after one that this store does not know of:
+    /// what is there may hold what is to be seen no more.
+    pub(crate) fn is_of_another_erasure(&self, info: &SnapshotInfo) -> bool {
+        self.latest.as_ref().is_some_and(|latest| latest.erasure != info.erasure)
     }
 
     /// Whether there is anything of a snapshot of this name.

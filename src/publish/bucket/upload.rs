@@ -71,6 +71,11 @@ impl Upload {
         Upload { _turn: turn, ..self }
     }
 
+    /// Whether what is there may hold what is to be seen no more, the packs too.
+    pub(crate) fn replaces_erased(&self) -> bool {
+        self.about.erased
+    }
+
     /// Does it, as long as it takes: each call is bounded in time. What is uploaded when it fails is no snapshot,
     /// and goes with a later retention.
     ///

@@ -261,11 +261,16 @@ fn a_place_belongs_to_the_store_that_came_first() {
 /// As if a copy of the store on another host had published later: it has the same id. Returns what the newest snapshot is
 /// called, and the watermark that it had.
 fn move_ahead(store: &InMemory) -> (String, String) {
-    let mut later = whole(store);
-    let earlier = later.watermark.replace("2026-11-20T01:50:00.123457Z".to_owned()).unwrap();
-    let manifest = Key::from(format!("team/x/snapshots/{}/manifest.json", later.snapshot_id));
-    wait(store.put(&manifest, serde_json::to_vec(&later).unwrap().into())).unwrap();
-    (later.snapshot_id, earlier)
+    move_to(store, "2026-11-20T01:50:00.123457Z")
+}
+
+/// The same with this watermark.
+fn move_to(store: &InMemory, watermark: &str) -> (String, String) {
+    let mut moved = whole(store);
+    let before = moved.watermark.replace(watermark.to_owned()).unwrap();
+    let manifest = Key::from(format!("team/x/snapshots/{}/manifest.json", moved.snapshot_id));
+    wait(store.put(&manifest, serde_json::to_vec(&moved).unwrap().into())).unwrap();
+    (moved.snapshot_id, before)
 }
 
 #[test]
@@ -295,6 +300,46 @@ fn nothing_goes_behind_what_readers_have_seen_of_another_hosts_copy() {
     world.erased = true;
     world.publish(AT[2]).unwrap();
     assert_eq!(whole(faulty.inner()).watermark, Some(ours));
+}
+
+#[test]
+fn at_one_watermark_a_copy_brings_nothing_back_that_was_erased() {
+    let faulty = Faulty::new();
+    let (mut world, copy) = (world_over(&faulty), world_over(&faulty));
+    change(&world, 70);
+    change(&copy, 70);
+    world.publish(AT[0]).unwrap();
+    let first = whole(faulty.inner());
+    assert_eq!(first.erasure, None);
+    world.conn.execute_batch("DELETE FROM main.cases WHERE id = 70").unwrap();
+    (world.erased, world.erasure) = (true, Some("one"));
+    world.publish(AT[1]).unwrap();
+    assert_eq!(whole(faulty.inner()).erasure.as_deref(), Some("one"));
+    let before = objects(faulty.inner());
+    let refused = copy.publish(AT[2]).unwrap_err();
+    assert_eq!(refused.kind(), Kind::ObjectStore);
+    assert!(refused.to_string().contains("or lacks what was erased"), "{refused}");
+    assert!(objects(faulty.inner()) == before);
+
+    // A copy of an earlier version says nothing of it, and goes there at this watermark.
+    let mut manifest = whole(faulty.inner());
+    (manifest.erasure, manifest.files) = (None, first.files);
+    let name = format!("team/x/snapshots/{}/manifest.json", manifest.snapshot_id);
+    let mut text = serde_json::to_value(&manifest).unwrap();
+    text.as_object_mut().unwrap().remove("erasure").unwrap();
+    wait(faulty.inner().put(&Key::from(name), text.to_string().into_bytes().into())).unwrap();
+    copy.publish(AT[2]).unwrap();
+    move_to(faulty.inner(), "2026-11-20T01:49:00.000000Z");
+    // What it shows goes with the next snapshot of the store that has erased, though nothing is erased now.
+    world.erased = false;
+    world.publish("2026-11-20T03:00:00Z").unwrap();
+    let last = whole(faulty.inner());
+    assert_eq!(cases(faulty.inner()), ["{'id': 1}"]);
+    let folder = format!("snapshots/{}/", last.snapshot_id);
+    assert!(last.files.iter().all(|file| file.path.starts_with(&folder)), "{last:?}");
+    let left = objects(faulty.inner());
+    let others = |name: &&String| name.starts_with("snapshots/") && !name.starts_with(&folder);
+    assert_eq!(left.keys().filter(others).count(), 0);
 }
 
 #[rstest]

@@ -94,6 +94,7 @@ fn another_publishing_waits_until_it_is_its_turn() {
             complete: true,
             store_id: store_id.to_owned(),
             state: String::new(),
+            erasure: None,
             last_id: None,
             uploaded: None,
         };
