@@ -76,7 +76,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The lake alone, to be read: nothing is locked, made or changed.
+    /// The lake's catalog alone, to be read: nothing is locked, made or changed. Data cannot be read: another tenant's may
+    /// be in an object store of its own.
     ///
     /// # Errors
     /// `Config`: an extension is missing, or the secret file is wrong. `Lake`: the catalog cannot be reached, or has

@@ -12,8 +12,11 @@ use super::standing::Standing;
 use crate::error::{Error, Kind, Result};
 use crate::sql::{self, from_micros, instant};
 
-/// How this version arranges a lake. A later one is refused.
+/// How this version arranges a lake. A later one is refused. It stands in the row, and in the comment of its table for who
+/// reads the catalog alone: a lake that is brought up to another format needs both.
 const FORMAT: i64 = 1;
+/// Before the format in the comment. The first lakes have none there.
+const IN_COMMENT: &str = " (format ";
 const TABLE: &str = "lake.sync.lake_snapshot";
 
 /// What is known of a table as the lake has it.
@@ -222,12 +225,12 @@ impl Shown {
             doing,
             &format!(
                 "SELECT snapshot_id, store_id, tenant, erasures, epoch_us(kept_house_at), tables, views, \
-                   epoch_us(taken_at), epoch_us(watermark) FROM {TABLE}"
+                   epoch_us(taken_at), epoch_us(watermark), format FROM {TABLE}"
             ),
             |row| {
                 let text = |at| row.get::<_, String>(at);
                 let tables = text(5)?;
-                Ok(Shown {
+                let shown = Shown {
                     snapshot_id: text(0)?,
                     taken_at: from_micros(row.get(7)?),
                     watermark: from_micros(row.get(8)?),
@@ -238,12 +241,14 @@ impl Shown {
                     // What cannot be read makes every table be written anew.
                     tables: serde_json::from_str(&tables).unwrap_or_default(),
                     views: text(6)?,
-                })
+                };
+                Ok((row.get(9)?, shown))
             },
         )?;
-        let Some(shown) = rows.into_iter().next() else {
+        let Some((format, shown)) = rows.into_iter().next() else {
             return Err(refused(Kind::Config, schema, "does not say whose it is"));
         };
+        check_format(schema, format)?;
         if shown.tenant.is_some() && published.tenant.is_some() && shown.tenant != published.tenant
         {
             return Err(refused(Kind::Config, schema, "holds another tenant's data"));
@@ -254,29 +259,22 @@ impl Shown {
         Ok(Some(shown))
     }
 
-    /// Whether casemirror made the lake.
+    /// Whether casemirror made the lake, by the catalog alone: the data may be out of reach.
     ///
     /// # Errors
     /// `StoreNewer` where a later version did; `Lake`.
     pub(super) fn is_ours(engine: &Engine, schema: &str) -> Result<bool> {
         let doing = "read what the lake shows";
-        let is_ours: bool = engine.one(
+        let comments: Vec<Option<String>> = engine.query(
             doing,
             &format!(
-                "SELECT count(*) > 0 FROM duckdb_tables() WHERE database_name = '{LAKE}' AND schema_name = 'sync' \
+                "SELECT comment FROM duckdb_tables() WHERE database_name = '{LAKE}' AND schema_name = 'sync' \
                  AND table_name = 'lake_snapshot'"
             ),
+            |row| row.get(0),
         )?;
-        if !is_ours {
-            return Ok(false);
-        }
-        let format: Option<i64> = engine.one(doing, &format!("SELECT max(format) FROM {TABLE}"))?;
-        if format.is_some_and(|format| format > FORMAT) {
-            let text = format!(
-                "the schema {schema} of lake.catalog was written by a newer version of casemirror"
-            );
-            return Err(Error::new(Kind::StoreNewer, text));
-        }
+        let Some(comment) = comments.into_iter().next() else { return Ok(false) };
+        check_format(schema, comment.as_deref().and_then(format_in))?;
         Ok(true)
     }
 
@@ -293,10 +291,27 @@ impl Shown {
                  CREATE TABLE {TABLE} (format BIGINT, snapshot_id VARCHAR, taken_at TIMESTAMPTZ, \
                    watermark TIMESTAMPTZ, complete BOOLEAN, store_id VARCHAR, tenant VARCHAR, program VARCHAR, \
                    erasures VARCHAR, kept_house_at TIMESTAMPTZ, tables VARCHAR, views VARCHAR); \
-                 COMMENT ON TABLE {TABLE} IS 'Which snapshot of which mirror this lake shows: one row'"
+                 COMMENT ON TABLE {TABLE} IS \
+                   'Which snapshot of which mirror this lake shows: one row{IN_COMMENT}{FORMAT})'"
             ),
         )
     }
+}
+
+/// The format that a comment names.
+fn format_in(comment: &str) -> Option<i64> {
+    let (_, format) = comment.rsplit_once(IN_COMMENT)?;
+    format.strip_suffix(')')?.parse().ok()
+}
+
+/// Refuses what a later version has arranged.
+fn check_format(schema: &str, format: Option<i64>) -> Result<()> {
+    if format.is_none_or(|format| format <= FORMAT) {
+        return Ok(());
+    }
+    let text =
+        format!("the schema {schema} of lake.catalog was written by a newer version of casemirror");
+    Err(Error::new(Kind::StoreNewer, text))
 }
 
 /// Says what the transaction is, in the lake's own list of snapshots.
