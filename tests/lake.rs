@@ -52,12 +52,14 @@ fn status(lake: &LakeWorld) -> Value {
 fn assert_follows(lake: &LakeWorld, rounds: usize) {
     lake.world.sync();
     lake.assert_equal();
+    let reports = lake.reports_since();
     assert_eq!(status(lake)["lake"]["behind_seconds"], 0);
     for round in 0..rounds {
         change(lake, round * 7);
         lake.world.sync();
         lake.assert_equal();
     }
+    assert_eq!(lake.reports_since(), reports, "reports that did not change were made anew");
     let conn = lake.reader();
     let months: i64 =
         one(&conn, "SELECT count(DISTINCT journal_month) FROM lake.main.revenue_journals");
@@ -514,13 +516,23 @@ fn what_is_erased_is_in_no_file_of_the_lake() {
     let told = lake.publish();
     assert!(told.contains("already") && !told.contains("tidied"), "{told}");
 
-    // One that nobody kills leaves nothing to the next publishing.
+    // One that nobody kills leaves nothing to the next publishing; what the catalog's clock says does not count.
+    change(&lake, 0);
+    lake.world.sync();
+    lake.assert_equal();
+    let catalog = Connection::open(lake.world.path("data/lake.ducklake")).unwrap();
+    let ahead = "UPDATE ducklake_snapshot SET snapshot_time = TIMESTAMPTZ '2200-01-01 00:00:00+00'";
+    catalog.execute_batch(ahead).unwrap();
+    drop(catalog);
     let conn = lake.reader();
+    let last: i64 = one(&conn, "SELECT max(snapshot_id) FROM lake.snapshots()");
     let contact: i64 = one(&conn, "SELECT arg_max(id, email) FROM lake.main.contacts");
     drop(conn);
     let output = lake.world.run(&["forget", "--contact", &contact.to_string()]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     assert!(shown(&output).contains("the lake has nothing of it"), "{}", shown(&output));
+    let first: i64 = one(&lake.reader(), "SELECT min(snapshot_id) FROM lake.snapshots()");
+    assert!(first > last, "a snapshot from before is there: {first}, {last}");
     let told = lake.publish();
     assert!(told.contains("already") && !told.contains("tidied"), "{told}");
     lake.assert_equal();
@@ -604,6 +616,23 @@ fn the_data_are_in_a_bucket_and_the_lake_catches_up_when_it_was_away() {
     assert!(first.len() > 50 && !lake.world.path("data/lake").exists(), "{first:?}");
     // Nobody answers there.
     lake.find_store_at(1);
+    // What the catalog says needs no data, and the format stands there.
+    let views = || lake.world.run(&["lake", "views", "--schemas", "main", "group.sql"]);
+    let output = views();
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let catalog = |from: &str, to: &str| {
+        let conn = Connection::open(lake.world.path("data/lake.ducklake")).unwrap();
+        let sql = format!("UPDATE ducklake_tag SET value = replace(value, '{from}', '{to}')");
+        conn.execute_batch(&sql).unwrap();
+    };
+    catalog(" (format 1)", " (format 99)");
+    let output = views();
+    assert!(shown(&output).contains("by a newer version of casemirror"), "{}", shown(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    // The first lakes do not say it.
+    catalog(" (format 99)", "");
+    let output = views();
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     change(&lake, 0);
     let output = lake.world.run(&["sync"]);
     assert_eq!(output.status.code(), Some(3), "{}", shown(&output));

@@ -14,6 +14,9 @@ use crate::text::hex;
 /// What reports read of the daemon's own state by way of a view.
 const STATE: [&str; 2] = ["known_months", "read_scopes"];
 
+/// What comes before columns that a `*` leaves out.
+const EXCLUDE: &str = "EXCLUDE (";
+
 /// The views and macros of the published file.
 pub(super) struct Views {
     views: Vec<View>,
@@ -81,13 +84,13 @@ impl Views {
             digest.update(text.as_bytes());
         };
         for view in &self.views {
-            [&view.schema, &view.name, &view.sql].into_iter().for_each(|text| add(text));
+            [&view.schema, &view.name, &in_order(&view.sql)].into_iter().for_each(|text| add(text));
             add(view.comment.as_deref().unwrap_or_default());
         }
         for of in &self.macros {
             add(&of.name);
             of.parameters.iter().for_each(|parameter| add(parameter));
-            add(&of.sql);
+            add(&in_order(&of.sql));
         }
         hex(&digest.finalize())
     }
@@ -138,6 +141,20 @@ impl Views {
     }
 }
 
+/// SQL with the columns of each `EXCLUDE (...)` in their order: DuckDB keeps them as a set, which has another order each
+/// time that a file is opened.
+fn in_order(sql: &str) -> String {
+    let mut parts = sql.split(EXCLUDE);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (columns, rest) = part.split_once(')').unwrap_or((part, ""));
+        let mut columns: Vec<&str> = columns.split(", ").collect();
+        columns.sort_unstable();
+        text += &format!("{EXCLUDE}{}){rest}", columns.join(", "));
+    }
+    text
+}
+
 impl View {
     /// Whether its SQL names another view.
     fn names(&self, schema: &str, name: &str) -> bool {
@@ -184,5 +201,23 @@ impl Macro {
                 self.sql
             ),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_that_are_left_out_have_no_order() {
+        let sql = |first: &str, second: &str| {
+            let one = format!("SELECT * EXCLUDE ({first}) FROM (SELECT 1 AS a, f(b) FROM t)");
+            format!("{one} UNION ALL SELECT * EXCLUDE ({second}) REPLACE (1 AS e) FROM u")
+        };
+        let ordered = sql("_change, _valid_from, _valid_to", "c");
+        assert_eq!(in_order(&sql("_valid_to, _change, _valid_from", "c")), ordered);
+        assert_eq!(in_order(&ordered), ordered);
+        assert_ne!(in_order(&sql("_valid_to, _change", "c")), ordered);
+        assert_eq!(in_order("SELECT 1"), "SELECT 1");
     }
 }

@@ -225,6 +225,17 @@ impl LakeWorld {
         conn
     }
 
+    /// The first and the last snapshot of the lake in which a report was made that it has now.
+    pub(crate) fn reports_since(&self) -> (i64, i64) {
+        let catalog = format!("__ducklake_metadata_lake.{}", self.schema);
+        let since = format!(
+            "SELECT min(begin_snapshot), max(begin_snapshot) FROM (\
+               SELECT begin_snapshot FROM {catalog}.ducklake_view WHERE end_snapshot IS NULL \
+               UNION ALL SELECT begin_snapshot FROM {catalog}.ducklake_macro WHERE end_snapshot IS NULL)"
+        );
+        self.reader().query_row(&since, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+    }
+
     /// Runs `lake publish`; returns what it printed.
     pub(crate) fn publish(&self) -> String {
         let output = self.world.run(&["lake", "publish"]);
