@@ -109,10 +109,19 @@ impl<M: Memory> Feed<'_, M> {
     }
 
     /// Whether the feed tells nothing of `from` any more, which lies before `reach` by our clock. That may be a year
-    /// ahead, and everything would be read again for it: so the service's clock is asked for, where it tells the time.
+    /// ahead, and everything would be read again for it, so the service's is asked. One that is wrong itself is told by the
+    /// feed's rows; where there is doubt, everything is read.
     async fn is_out_of_reach(&self, name: FeedName, from: Ticks, reach: Ticks) -> Result<bool> {
         let date = reading::server_date(self, name, reach).await?;
-        Ok(date.is_none_or(|date| from < date.earlier_by(LONGEST_REACH)))
+        let is_gap = date.is_none_or(|date| from < date.earlier_by(LONGEST_REACH));
+        if !is_gap {
+            tracing::warn!(
+                feed = name.as_str(),
+                "by this machine's clock the last complete poll is more than 364 days ago, by the service's it is not: \
+                 the feed is read from there on"
+            );
+        }
+        Ok(is_gap)
     }
 
     /// Reads the last `reach` of the feed again, as a poll would, and commits what it says; the

@@ -197,6 +197,7 @@ fn every_part_is_described_where_people_look() {
         "pulse",
         "error",
         "failpoint",
+        "memory",
         "progress",
         "schedule",
         "sql",

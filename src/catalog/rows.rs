@@ -25,8 +25,8 @@ pub(crate) struct TableRows {
     pub(crate) scope: Option<String>,
     /// A row keeps its `_synced_at` when only these change.
     pub(crate) volatile: Vec<String>,
-    /// Another text each time that the rest has changed: what was so before may have been otherwise in between. Empty
-    /// since the store began to note this.
+    /// Another text each time that the rest has changed: what was so before may have been otherwise in between, as what was
+    /// published before this was noted.
     pub(crate) since: String,
 }
 
@@ -56,10 +56,7 @@ impl NotedRows {
         new_since: impl Fn() -> String,
     ) -> NotedRows {
         let of = |resource: &Resource| {
-            let Some(NotedRows(before)) = before else {
-                return TableRows::of(resource, String::new());
-            };
-            let noted = before.get(&resource.table);
+            let noted = before.and_then(|NotedRows(before)| before.get(&resource.table));
             let same =
                 noted.filter(|noted| **noted == TableRows::of(resource, noted.since.clone()));
             same.cloned().unwrap_or_else(|| TableRows::of(resource, new_since()))
@@ -87,7 +84,7 @@ mod tests {
     fn what_has_changed_and_was_changed_back_is_not_what_it_was() {
         let catalog = Catalog::load(None).unwrap();
         let first = NotedRows::of(&catalog, None, || "one".to_owned());
-        assert!(first.0.values().all(|rows| rows.since.is_empty()));
+        assert!(first.0.values().all(|rows| rows.since == "one"));
         assert_eq!(NotedRows::parse(Some(&first.text())), Some(first.clone()));
         let again = NotedRows::of(&catalog, Some(&first), || "two".to_owned());
         assert_eq!(again, first, "nothing has changed");
@@ -101,7 +98,7 @@ mod tests {
             .0
             .iter()
             .map(|(table, rows)| (table.as_str(), rows.since.as_str()))
-            .filter(|(_, since)| !since.is_empty())
+            .filter(|(_, since)| *since != "one")
             .collect();
         assert_eq!(since, [("cases", "three"), ("notes", "three")]);
     }

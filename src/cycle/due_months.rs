@@ -134,12 +134,13 @@ pub(crate) fn planned_months(
     }
     if wanted.scheduled {
         planned.extend(of_all(&wanted.trailing));
-        let mut early = state.months().months_read_too_early(table, level, now)?;
-        if let Some(last) = wanted.closes {
-            early.append(&mut state.months().months_to_close(table, level, last)?);
-        }
+        let early = state.months().months_read_too_early(table, level, now)?;
         let is_due = |month: &(i64, Month)| !known.contains_key(month) || early.contains(month);
         planned.extend(of_all(&wanted.all).into_iter().filter(is_due));
+        if let Some(last) = wanted.closes {
+            let open = state.months().months_to_close(table, level, last)?;
+            planned.extend(open.into_iter().filter(|(id, _)| wanted.ids.contains(id)));
+        }
     }
     // A schedule does not shorten their wait.
     let mut waiting = state.months().waiting_months(table, level, now)?;

@@ -150,9 +150,8 @@ impl Poller {
                     say_recovery("reaching the source", recovery);
                     return Ok(());
                 }
-                Err(error) if ends_the_daemon(&error, self.session.credentials_were_taken()) => {
-                    return Err(error);
-                }
+                // With a token that no call takes, nothing was ever followed.
+                Err(error) if ends_the_daemon(&error, false) => return Err(error),
                 Err(error) => {
                     self.pulse.failed(FeedName::Cases, error.chain());
                     let trouble = patience.fail(Instant::now().into_std());

@@ -1,5 +1,7 @@
 //! One reading of a feed, from a date to its end: page by page, each committed as it comes.
 
+use std::time::Duration;
+
 use super::Feed;
 use super::clock::Usual;
 use super::memory::{Committed, Memory, PagePlace, Recalled, SeenPage};
@@ -24,6 +26,9 @@ const SMALLEST_PAGE: u32 = 10;
 const SMALLEST_KEPT: u32 = 100;
 /// Passes by `$skip` that may differ from the one before.
 const MOST_PASSES: usize = 5;
+
+/// By so much the clock that dates changes may be ahead of that of the answers.
+const LARGEST_SKEW: Duration = Duration::from_secs(3_600);
 
 /// A reading under way.
 pub(super) struct Reading<'a, M> {
@@ -300,10 +305,11 @@ impl<'a, M: Memory> Reading<'a, M> {
     }
 }
 
-/// The service's time, where it tells one: with the answer to a question for one row of what was modified since `from`.
+/// The service's time, where it tells one that the feed bears out: with the newest rows since `from`, which were not
+/// modified after it.
 ///
 /// # Errors
-/// Those of the call.
+/// Those of the call; `BadAnswer`.
 pub(super) async fn server_date<M>(
     feed: &Feed<'_, M>,
     name: FeedName,
@@ -313,11 +319,15 @@ pub(super) async fn server_date<M>(
         FeedStyle::Odata => Query::new()
             .top(SMALLEST_PAGE)
             .filter(Filter::ge("ModifiedDate", from))
-            .order_by(OrderBy::asc("ModifiedDate")),
+            .order_by(OrderBy::desc("ModifiedDate")),
         FeedStyle::FromDate => Query::new().with("fromDate", from.to_string()),
     };
     let answer = feed.client.send(&request(name, query)?).await?;
-    Ok(answer.server_date.map(Ticks::from))
+    let rows = FeedRows::read(&rows_of(&answer)?.records, name, feed.zone).rows;
+    let newest = rows.iter().filter_map(|row| row.when.modified).max();
+    let is_borne_out =
+        |date: &Ticks| newest.is_none_or(|newest| newest.earlier_by(LARGEST_SKEW) <= *date);
+    Ok(answer.server_date.map(Ticks::from).filter(is_borne_out))
 }
 
 fn path(name: FeedName) -> &'static str {

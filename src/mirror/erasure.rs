@@ -115,6 +115,16 @@ pub(crate) fn note_replaced(conn: &Connection, place: &str, as_of: &str) -> Resu
     if last_erasure(conn)? == as_of { Residue::Snapshots.is_gone(conn) } else { Ok(()) }
 }
 
+/// What is at this place may hold what was erased, by whoever it was erased: until [`note_replaced`], and over restarts.
+///
+/// # Errors
+/// `Store`.
+pub(crate) fn note_unclear(conn: &Connection, place: &str) -> Result<()> {
+    /// No erasure has this name.
+    const UNCLEAR: &str = "?";
+    note_replaced(conn, place, UNCLEAR)
+}
+
 fn replaced(conn: &Connection) -> Result<BTreeMap<String, String>> {
     let noted = schema::meta(conn, REPLACED)?;
     Ok(noted.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())

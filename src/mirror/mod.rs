@@ -90,7 +90,7 @@ pub(crate) use compare::{CellDifference, compare};
 pub(crate) use copies::{Described, Standing, check_not_newer, secrets_file, secrets_of, settle};
 pub(crate) use erasure::{
     ROW_GROUP_ROWS, Residue, SHOWN_BY_PARQUET, STAY_IN_SNAPSHOTS, holds_erased, last_erasure,
-    note_published, note_replaced, stay_in_snapshots,
+    note_published, note_replaced, note_unclear, stay_in_snapshots,
 };
 pub(crate) use forgetting::Taken;
 pub(crate) use founding::Founding;

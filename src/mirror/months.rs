@@ -19,11 +19,11 @@ fn read_too_early(now: Timestamp) -> String {
     format!("m.sent_at < e.ends_at AND e.ends_at <= {}", instant(now))
 }
 
-/// SQL for whether a month `m` was last read before its `close_day`, which has come for all up to `last`. None that
+/// SQL for whether a wanted month `m` was last read before its `close_day`, which has come for all up to `last`. None that
 /// somebody has opened again closes by itself.
 fn is_to_close(last: Month) -> String {
     format!(
-        "m.journal_month <= DATE {} AND m.table_name <> '{REVENUE_SUMS}' AND m.complete AND m.closed_read_at IS NULL \
+        "m.wanted AND m.journal_month <= DATE {} AND m.table_name <> '{REVENUE_SUMS}' AND m.complete AND m.closed_read_at IS NULL \
          AND NOT {IS_GONE} AND NOT EXISTS (SELECT 1 FROM sync.closings c WHERE c.journal = m.table_name AND {})",
         sql::text(&last.first().to_string()),
         same_month("c", "m")
@@ -131,7 +131,7 @@ impl Months<'_> {
             self.conn,
             &format!(
                 "UPDATE sync.journal_months m SET due = {} \
-                 WHERE table_name IN ({}) AND journal_level = {} AND wanted AND due IS NULL AND {}",
+                 WHERE table_name IN ({}) AND journal_level = {} AND due IS NULL AND {}",
                 sql::text(DueReason::BeforeItsClosing.name()),
                 sql::texts(tables.iter().map(String::as_str)),
                 sql::text(&level.to_string()),

@@ -84,7 +84,7 @@ CREATE TABLE sync.resources (
   read_with VARCHAR,
   because_of VARCHAR,
   keeps_history BOOLEAN,
-  -- From when on history has every version; NULL: since the table is here.
+  -- From when on history has every version; NULL: since the table is here (of an earlier version of casemirror).
   history_since TIMESTAMPTZ
 );
 COMMENT ON TABLE sync.resources IS 'Why a table is filled or empty: status ok, disabled, forbidden, absent or failing; and whether history has its earlier versions (keeps_history), all of them from when on (history_since; NULL: since the table is here)';

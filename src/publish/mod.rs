@@ -239,6 +239,11 @@ pub(crate) struct Made {
 }
 
 impl Made {
+    /// Whether what is in the bucket may hold what is to be seen no more.
+    pub(crate) fn replaces_erased(&self) -> bool {
+        matches!(&self.upload, Some(Ok(upload)) if upload.replaces_erased())
+    }
+
     /// Uploads what is for a bucket.
     ///
     /// # Errors

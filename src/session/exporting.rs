@@ -85,7 +85,17 @@ fn make(
     let _step = progress.step_beside("publishing");
     let conn = store.connection()?;
     let _threads = store.threads_for_parquet(&conn)?;
-    publish::make(frozen, &targets, stop, progress)
+    let made = publish::make(frozen, &targets, stop, progress)?;
+    // Publishing replaces the packs too, and notes when all of it is done.
+    if made.replaces_erased() && !erased {
+        let text = format!(
+            "{} was last written by a store that was not erased from as this one was: the next publishing replaces all of \
+             it, by `casemirror sync` or the daemon, and then an export is added",
+            root.address()
+        );
+        return Err(Error::new(Kind::ObjectStore, text));
+    }
+    Ok(made)
 }
 
 fn finish(made: Made, stop: &Stop, progress: &Progress) -> Result<PublishedParquet> {

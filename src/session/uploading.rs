@@ -13,7 +13,7 @@ use super::publishing::blocking;
 use super::unpublished::{UPLOADED, note_shown, shown_at};
 use crate::error::{Kind, Result};
 use crate::failpoint;
-use crate::mirror::{PublishLag, PublishPlace, State};
+use crate::mirror::{PublishLag, PublishPlace, State, note_unclear};
 use crate::publish::{self, PublishedParquet, Root, Stop, Upload};
 
 /// A snapshot that is to be uploaded. No other is made meanwhile.
@@ -144,11 +144,21 @@ impl Session {
     ) -> Result<PublishedParquet> {
         let (upload, progress, its_stop) = (upload?, self.progress.clone(), stop.clone());
         let erased = upload.replaces_erased();
+        if erased {
+            self.note_unclear().await?;
+        }
         let parquet = blocking(move || upload.run(&its_stop, &progress)).await?;
         if erased {
             self.write_packs_anew(stop).await?;
         }
         Ok(parquet)
+    }
+
+    /// What the bucket holds is to be replaced: that is done, or done again, whatever stops it now.
+    async fn note_unclear(&self) -> Result<()> {
+        let Some(root @ Root::Bucket(_)) = &self.root else { return Ok(()) };
+        let address = root.address();
+        self.writer.run(move |conn| note_unclear(conn, &address)).await
     }
 
     async fn note_uploaded(

@@ -183,21 +183,26 @@ impl fmt::Display for Node {
     }
 }
 
-/// The one column a list is ordered by, ascending.
+/// The one column a list is ordered by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OrderBy {
     pub(crate) field: String,
+    direction: &'static str,
 }
 
 impl OrderBy {
     pub(crate) fn asc(field: &str) -> Self {
-        OrderBy { field: field.to_owned() }
+        OrderBy { field: field.to_owned(), direction: "asc" }
+    }
+
+    pub(crate) fn desc(field: &str) -> Self {
+        OrderBy { field: field.to_owned(), direction: "desc" }
     }
 }
 
 impl fmt::Display for OrderBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} asc", self.field)
+        write!(f, "{} {}", self.field, self.direction)
     }
 }
 

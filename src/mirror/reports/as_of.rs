@@ -10,6 +10,14 @@ use std::collections::BTreeSet;
 
 use crate::sql;
 
+/// The instant that is asked for. Where it is NULL, rows that are compared with it fail: DuckDB would know without any that
+/// there are none, and would not come to [`where_history_answers`].
+const INSTANT: &str = "coalesce(CAST(at_instant AS TIMESTAMPTZ), \
+     CAST(error('at_instant is NULL: give the instant at which the rows are wanted') AS TIMESTAMPTZ))";
+
+/// How the SQL says it.
+const CAST: &str = "CAST(at_instant AS TIMESTAMPTZ)";
+
 /// The macro `report.<name>_as_of(at_instant)` for the view that this SQL creates.
 pub(super) fn macro_of(name: &str, view: &str, comment: &str) -> String {
     let created = format!("CREATE OR REPLACE VIEW report.{name} AS");
@@ -25,12 +33,13 @@ pub(super) fn macro_of(name: &str, view: &str, comment: &str) -> String {
         where_history_answers(&sql::texts(tables)),
         sql::text(comment)
     )
+    .replace(CAST, INSTANT)
 }
 
 /// The macro `report.journals_as_of` of this SQL.
 pub(super) fn of_any_table(sql: &str) -> String {
     let marked = "-- {history answers for lower(journal)}";
-    sql.replace(marked, &where_history_answers("lower(journal)"))
+    sql.replace(marked, &where_history_answers("lower(journal)")).replace(CAST, INSTANT)
 }
 
 /// A condition that fails, and says why, where there is no `at_instant`, or the history of one of these tables does not
@@ -240,15 +249,25 @@ mod tests {
             let said = before.unwrap_err();
             assert!(said.contains("is whole from") && said.contains("is not known"), "{said}");
         }
+        conn.execute_batch(
+            "INSERT INTO main.revenue_journals BY NAME SELECT 11 AS journal_id, now() AS _synced_at; \
+             INSERT INTO main.cases BY NAME SELECT 7 AS id, 3 AS office_id, now() AS _synced_at, \
+            'Sale' AS assignment_type, now() AS case_activated_date",
+        )
+        .unwrap();
         let none = "(SELECT max(closed_at) FROM sync.closings)";
-        for without in each(none) {
+        for without in ["NULL", none].into_iter().flat_map(each) {
             let said = without.unwrap_err();
             assert!(said.contains("at_instant is NULL"), "{said}");
         }
-        for between in [format!("{none}, now()"), "now(), NULL".to_owned()] {
-            let said = count(&format!("report.signed_cases_between({between})")).unwrap_err();
-            assert!(said.contains("an instant is NULL"), "{said}");
+        for (from, to) in [(none, "now()"), ("now()", none), ("NULL", "now()"), ("now()", "NULL")] {
+            for filter in ["", " WHERE office_id = 3"] {
+                let said = count(&format!("report.signed_cases_between({from}, {to}){filter}"))
+                    .unwrap_err();
+                assert!(said.contains("an instant is NULL"), "{said}");
+            }
         }
+        conn.execute_batch("DELETE FROM main.cases; DELETE FROM main.revenue_journals").unwrap();
         for answered in
             each("now()").into_iter().chain([count("report.signed_cases_between(now(), now())")])
         {

@@ -28,8 +28,17 @@ signed AS (
       AND (
           coalesce(r.activated_date, false)
           OR (
-              c.case_activated_date >= CAST(from_instant AS TIMESTAMPTZ)
-              AND c.case_activated_date <= CAST(to_instant AS TIMESTAMPTZ)
+              -- Between no instants there is nothing to count, which is no answer.
+              c.case_activated_date >= CASE
+                  WHEN from_instant IS NULL OR to_instant IS NULL THEN
+                      CAST(error('an instant is NULL: say between which two') AS TIMESTAMPTZ)
+                  ELSE CAST(from_instant AS TIMESTAMPTZ)
+              END
+              AND c.case_activated_date <= CASE
+                  WHEN from_instant IS NULL OR to_instant IS NULL THEN
+                      CAST(error('an instant is NULL: say between which two') AS TIMESTAMPTZ)
+                  ELSE CAST(to_instant AS TIMESTAMPTZ)
+              END
           )
       )
 ),
@@ -67,17 +76,7 @@ SELECT
         WHEN k.cases AND NOT c.uncertain AND NOT bool_or(c.office_rejected) OVER () THEN c.cases
     END AS signed_cases
 FROM counted AS c
-CROSS JOIN known AS k
-UNION ALL
--- Between no instants there is nothing to count, which is no answer.
-SELECT NULL, NULL, NULL
-FROM sync.resources
-WHERE table_name = 'cases'
-  AND CASE
-      WHEN from_instant IS NULL OR to_instant IS NULL THEN
-          error('an instant is NULL: say between which two ' || table_name || ' were signed')
-      ELSE false
-  END;
+CROSS JOIN known AS k;
 
 COMMENT ON MACRO TABLE report.signed_cases_between IS
     'Cases signed per office between two instants, both included: report.signed_cases for any period. The number is NULL where a rejected value leaves it open. Give the instants with an offset: text without one is read in the session''s time zone.';
