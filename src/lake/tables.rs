@@ -193,7 +193,7 @@ fn read(engine: &Engine) -> Result<Vec<Table>> {
                 identity: Vec::new(),
                 is_key: false,
                 moving: Vec::new(),
-moving_since: String::new(),
+                moving_since: String::new(),
                 only_grows: false,
                 has_months: false,
                 size,
