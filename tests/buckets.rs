@@ -265,6 +265,43 @@ fn a_copy_of_the_store_does_not_bring_a_forgotten_person_back() {
     assert_eq!((read.id == shown_now, &read.snapshots["contacts"]), (false, &shown_now));
 }
 
+/// A copy that is later shows all that it holds. When the store that was erased from is later again, what the copy has
+/// brought goes, and no kill between its snapshot and that removal keeps it.
+#[test]
+fn what_a_copy_has_brought_back_goes_though_its_removal_was_cut_off() {
+    let Some(server) = ObjectStore::start() else { return };
+    let world = World::with_snapshots(6);
+    server.sync(&world);
+    let other = another_machine(&server, &world);
+    let contact: i64 = one(&world.store(), "SELECT arg_max(id, email) FROM main.contacts");
+    let forget = ["forget", "--contact", &contact.to_string()];
+    assert_status(&server.run(&world, &forget), 0);
+    // The watermark has whole seconds: what is not later yet is refused.
+    let later = |sync: &mut dyn FnMut() -> Output| {
+        let was = server.read().id;
+        for _ in 0..100 {
+            new_case(&world);
+            let output = sync();
+            let id = server.read().id;
+            if id != was {
+                return (id, output);
+            }
+        }
+        panic!("nothing later than {was} is shown");
+    };
+    let (of_the_copy, _) = later(&mut || other(&["sync"]).output().unwrap());
+    let (_, killed) = later(&mut || {
+        let mut sync = server.command(&world, &["sync"]);
+        sync.env("CASEMIRROR_ABORT_AT", "snapshot-placed").output().unwrap()
+    });
+    assert_eq!(killed.status.code(), None, "{}", shown(&killed));
+    let is_there = || server.list().iter().any(|name| name.contains(&of_the_copy));
+    assert!(is_there(), "its removal was cut off");
+    new_case(&world);
+    server.sync(&world);
+    assert!(!is_there(), "{:?}", server.list());
+}
+
 /// Another machine, with a copy of the store: it passes for the same mirror.
 fn another_machine<'a>(
     server: &'a ObjectStore,
