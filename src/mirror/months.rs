@@ -127,17 +127,19 @@ impl Months<'_> {
         level: JournalLevel,
         last: Month,
     ) -> Result<()> {
-        batch(
-            self.conn,
-            &format!(
-                "UPDATE sync.journal_months m SET due = {} \
-                 WHERE table_name IN ({}) AND journal_level = {} AND due IS NULL AND {}",
-                sql::text(DueReason::BeforeItsClosing.name()),
-                sql::texts(tables.iter().map(String::as_str)),
-                sql::text(&level.to_string()),
-                is_to_close(last)
-            ),
-        )
+        let due = sql::text(DueReason::BeforeItsClosing.name());
+        let (level, is_to_close) = (sql::text(&level.to_string()), is_to_close(last));
+        for table in tables {
+            let table = sql::text(table);
+            batch(
+                self.conn,
+                &format!(
+                    "UPDATE sync.journal_months m SET due = {due} \
+                     WHERE table_name = {table} AND journal_level = {level} AND due IS NULL AND {is_to_close}"
+                ),
+            )?;
+        }
+        Ok(())
     }
 
     /// Makes every month of a table due that was read before and is wanted still.
