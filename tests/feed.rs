@@ -222,8 +222,14 @@ fn a_clock_of_ours_that_is_far_ahead_does_not_make_everything_stale() {
     answers(&world, CONTACTS, &[], Some(1));
     assert_eq!(read(), 0, "{:#?}", calls(&world));
     world.assert_equal();
-    for skew in [-year, 0] {
+    for (skew, refused) in [(-year, false), (0, false), (0, true)] {
         world.sandbox.control(Control::DateSkew { ms: skew });
+        if refused {
+            let fault = Fault::Refuse { status: 400, headers: [].into(), body: String::new() };
+            let query = Some("desc".to_owned());
+            let path = "/api/Integrations/RecentlyModified/*".to_owned();
+            world.sandbox.fault(Rule { method: None, path, query, nth: 1, count: None, fault });
+        }
         world.sandbox.reset_stats();
         assert!(read() > 30, "everything is read again: {:#?}", calls(&world));
         world.assert_equal();

@@ -322,7 +322,14 @@ pub(super) async fn server_date<M>(
             .order_by(OrderBy::desc("ModifiedDate")),
         FeedStyle::FromDate => Query::new().with("fromDate", from.to_string()),
     };
-    let answer = feed.client.send(&request(name, query)?).await?;
+    let answer = match feed.client.send(&request(name, query)?).await {
+        Ok(answer) => answer,
+        // A service that takes no such question tells nothing, and the poll goes on.
+        Err(error) if matches!(refusal(&error).map(|r| r.status), Some(400 | 422 | 501)) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
     let rows = FeedRows::read(&rows_of(&answer)?.records, name, feed.zone).rows;
     let newest = rows.iter().filter_map(|row| row.when.modified).max();
     let is_borne_out =
