@@ -249,11 +249,7 @@ fn what_privacy_takes_out_is_in_no_earlier_snapshot_of_the_bucket_and_in_no_pack
 fn a_copy_of_the_store_does_not_bring_a_forgotten_person_back() {
     let Some(server) = ObjectStore::start() else { return };
     let world = World::with_snapshots(6);
-    server.sync(&world);
-    let other = another_machine(&server, &world);
-    let contact: i64 = one(&world.store(), "SELECT arg_max(id, email) FROM main.contacts");
-    let forget = ["forget", "--contact", &contact.to_string()];
-    assert_status(&server.run(&world, &forget), 0);
+    let other = a_copy_and_then_a_person_forgotten(&server, &world);
     let (shown_now, files) = (server.read().id, server.list());
     let output = other(&["export"]).output().unwrap();
     assert_status(&output, 1);
@@ -271,11 +267,7 @@ fn a_copy_of_the_store_does_not_bring_a_forgotten_person_back() {
 fn what_a_copy_has_brought_back_goes_though_its_removal_was_cut_off() {
     let Some(server) = ObjectStore::start() else { return };
     let world = World::with_snapshots(6);
-    server.sync(&world);
-    let other = another_machine(&server, &world);
-    let contact: i64 = one(&world.store(), "SELECT arg_max(id, email) FROM main.contacts");
-    let forget = ["forget", "--contact", &contact.to_string()];
-    assert_status(&server.run(&world, &forget), 0);
+    let other = a_copy_and_then_a_person_forgotten(&server, &world);
     // The watermark has whole seconds: what is not later yet is refused.
     let later = |sync: &mut dyn FnMut() -> Output| {
         let was = server.read().id;
@@ -300,6 +292,19 @@ fn what_a_copy_has_brought_back_goes_though_its_removal_was_cut_off() {
     new_case(&world);
     server.sync(&world);
     assert!(!is_there(), "{:?}", server.list());
+}
+
+/// Another machine, with a copy of the store from before somebody was forgotten here.
+fn a_copy_and_then_a_person_forgotten<'a>(
+    server: &'a ObjectStore,
+    world: &'a World,
+) -> impl Fn(&[&str]) -> Command + 'a {
+    server.sync(world);
+    let other = another_machine(server, world);
+    let contact: i64 = one(&world.store(), "SELECT arg_max(id, email) FROM main.contacts");
+    let forget = ["forget", "--contact", &contact.to_string()];
+    assert_status(&server.run(world, &forget), 0);
+    other
 }
 
 /// Another machine, with a copy of the store: it passes for the same mirror.
