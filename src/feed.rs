@@ -36,6 +36,9 @@ use reading::Reading;
 /// The API goes back at most 365 days (field notes, RecentlyModified); a day is left for clocks.
 pub(crate) const LONGEST_REACH: Duration = Duration::from_secs(364 * 86_400);
 
+/// A poll that was cut off is taken up by so much before its cursor.
+const BEFORE_CURSOR: Duration = Duration::from_secs(1);
+
 /// What a poll found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Polled {
@@ -77,7 +80,9 @@ impl<M: Memory> Feed<'_, M> {
         let mut recalled = self.memory.recall(name)?;
         let state = &mut recalled.state;
         let reach = Ticks::from_timestamp(Timestamp::now()).earlier_by(LONGEST_REACH);
-        let from = state.cursor.or(state.bound).map(Ticks::new);
+        // Which rows came at the cursor is not known any more: where the service rounds the date up, some would be passed over.
+        let cursor = state.cursor.map(|cursor| Ticks::new(cursor).earlier_by(BEFORE_CURSOR));
+        let from = cursor.or(state.bound.map(Ticks::new));
         let gap = match from.filter(|from| *from < reach) {
             Some(from) => self.is_out_of_reach(name, from, reach).await?,
             None => false,

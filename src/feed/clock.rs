@@ -54,16 +54,21 @@ impl Usual {
     /// `date` as far as it is believed. Of a service that was never met before, our own clock is all that
     /// there is to hold it against.
     pub(crate) fn believed(usual: Option<Usual>, date: Ticks, ours: Ticks) -> Ticks {
-        let latest = Usual::latest(usual, ours);
+        let latest = Usual::shown(usual.map_or(0, |usual| usual.ahead), ours);
         match usual {
             None if date > latest => ours,
             _ => date.min(latest),
         }
     }
 
-    /// The latest time that the service's clock may show when ours shows `ours`.
+    /// The latest time that the service can have written into a row by now. One answer of a server that was behind is
+    /// no bound for it: rows of the last hour would lead nowhere.
     pub(crate) fn latest(usual: Option<Usual>, ours: Ticks) -> Ticks {
-        let ahead = usual.map_or(0, |usual| usual.ahead);
+        Usual::shown(usual.map_or(0, |usual| usual.ahead.max(0)), ours)
+    }
+
+    /// What a clock so far ahead of ours may show.
+    fn shown(ahead: i64, ours: Ticks) -> Ticks {
         Ticks::new(ours.get().saturating_add(ahead)).later_by(TOLERANCE)
     }
 }
@@ -110,6 +115,14 @@ mod tests {
         assert_eq!(Usual::believed(None, at(60), at(0)), at(60));
         assert_eq!(Usual::believed(None, at(9_000), at(0)), at(0), "nothing speaks for it");
         assert_eq!(Usual::believed(Some(Usual::equal(at(0))), at(9_000), at(0)), at(60));
+    }
+
+    #[test]
+    fn a_server_that_was_behind_does_not_make_rows_of_the_last_hour_ones_of_the_future() {
+        let behind = usual(-HOUR, 0);
+        assert_eq!(Usual::latest(Some(behind), at(1_000)), at(1_060));
+        assert_eq!(Usual::latest(Some(usual(HOUR, 0)), at(1_000)), at(1_060 + HOUR));
+        assert_eq!(Usual::latest(None, at(1_000)), at(1_060));
     }
 
     #[test]

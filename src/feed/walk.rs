@@ -3,8 +3,8 @@
 //! Pages are keyset pages over `ModifiedDate`: a row that moves while we read moves to the end and is
 //! met there, and none slips between two pages. Where more rows share a date than a page holds, they
 //! are read by that date and the id. A service that cannot compare dates exactly betrays itself (an
-//! `eq` that lacks a row already seen at that date; a full page that brings nothing new), one that
-//! does not know such a filter refuses it: then passes by `$skip` take over, each page overlapping
+//! `eq`, or a page from that date on, that lacks the rows already seen at that date; a full page that
+//! brings nothing new), one that does not know such a filter refuses it: then passes by `$skip` take over, each page overlapping
 //! the last by a row, and count only when two are equal. What comes in one answer needs no second
 //! pass, and the same records again are a service that ignores `$skip`: they are all
 //! (docs/architecture.md, "Completeness").
@@ -103,6 +103,7 @@ impl Walk {
     /// Takes the answer to `ask`, of which `top` records were asked. No date behind `latest` is one that the
     /// service can have written by now: such a row is taken, and leads nowhere.
     pub(crate) fn take(&mut self, ask: Ask, page: &FeedRows, top: usize, latest: Ticks) {
+        let lacks_known = matches!(ask, Ask::From(from) if self.lacks_all_of(from, page));
         let new = page
             .rows
             .iter()
@@ -112,10 +113,18 @@ impl Walk {
         let by_length = may_go_on(page.identities.len(), top);
         let goes_on = by_length || page.count.is_some_and(|count| different < count);
         self.next = match ask {
+            // It rounds the date up, and what lies between is on no page.
+            Ask::From(_) if lacks_known => Some(Ask::Skip(0)),
             Ask::From(from) => self.after_page(from, page, goes_on, new, latest),
             Ask::Ties { at, from_id } => self.after_ties(at, from_id, page, goes_on),
             Ask::Skip(skip) => self.after_skip(skip, page, by_length),
         };
+    }
+
+    /// Whether a page lacks all rows that were seen at its first date. That they all moved meanwhile costs some calls.
+    fn lacks_all_of(&self, from: Ticks, page: &FeedRows) -> bool {
+        let seen = self.seen.get(&from.get()).filter(|seen| !seen.is_empty());
+        seen.is_some_and(|seen| !page.rows.iter().any(|row| seen.contains(&row.id)))
     }
 
     fn after_page(

@@ -14,6 +14,8 @@ struct Server {
     top: usize,
     /// Dates in filters are cut to this many ticks.
     precision: i64,
+    /// They are rounded up, not cut.
+    rounds_up: bool,
     refuses_ties: bool,
     /// Pages of ties are not in the order of their ids.
     shuffles_ties: bool,
@@ -29,7 +31,10 @@ impl Server {
     fn answer(&self, ask: Ask, lower: Ticks) -> Option<FeedRows> {
         let mut rows = self.rows.clone();
         rows.sort_by_key(|(id, at)| (*at, id.wrapping_mul(7_919) % 101, *id));
-        let cut = |at: i64| at - at.rem_euclid(self.precision);
+        let cut = |at: i64| {
+            let up = if self.rounds_up { self.precision - 1 } else { 0 };
+            (at + up) - (at + up).rem_euclid(self.precision)
+        };
         let chosen: Vec<(i64, i64)> = match ask {
             Ask::From(at) => rows.into_iter().filter(|r| r.1 >= cut(at.get())).collect(),
             Ask::Ties { .. } if self.refuses_ties => return None,
@@ -94,12 +99,38 @@ fn server(rows: impl IntoIterator<Item = (i64, i64)>, top: usize) -> Server {
         rows: rows.into_iter().collect(),
         top,
         precision: 1,
+        rounds_up: false,
         refuses_ties: false,
         shuffles_ties: false,
         ignores_skip: false,
         unreadable: BTreeSet::new(),
         unidentified: BTreeSet::new(),
     }
+}
+
+#[test]
+fn a_service_that_rounds_dates_up_loses_no_row_between_two_pages() {
+    // Of 25, a page of 10 ends before others that the rounded date passes over; the last page of 20 is short.
+    for top in [10, 20] {
+        let rows: Vec<(i64, i64)> = (1..=25).map(|id| (id, id * 7)).collect();
+        let server = Server { precision: 100, rounds_up: true, ..server(rows, top) };
+        let (seen, _) = server.read_by_date(0, top);
+        assert_eq!(seen, (1..=25).collect(), "{top}");
+    }
+}
+
+#[test]
+fn a_row_at_the_border_that_moved_meanwhile_is_met_again() {
+    let server = server((1..=7).map(|i| (i, i * 10)), 4);
+    let mut walk = Walk::by_date(Ticks::new(0));
+    let first = walk.next_ask().unwrap();
+    walk.take(first, &server.answer(first, Ticks::new(0)).unwrap(), 4, ALWAYS);
+    let next = walk.next_ask().unwrap();
+    assert_eq!(next, Ask::From(Ticks::new(40)));
+    let mut moved = server.clone();
+    moved.rows[3].1 = 80;
+    walk.take(next, &moved.answer(next, Ticks::new(0)).unwrap(), 4, ALWAYS);
+    assert!(matches!(walk.next_ask(), Some(Ask::From(_))), "{:?}", walk.next_ask());
 }
 
 #[test]
