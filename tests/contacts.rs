@@ -95,6 +95,21 @@ fn a_contacts_feed_that_has_answered_is_followed_on_after_a_404() {
 }
 
 #[test]
+fn one_403_does_not_close_a_contacts_feed_that_has_answered() {
+    let world = World::unthrottled(12);
+    world.bootstrap();
+    let (_, contact_id) = named(&world);
+    let blocked = world.sandbox.fault(fault(FEED, Some(1), refuse(403)));
+    edit(&world, contact_id);
+    let output = world.run(&["sync"]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("the change feed (contacts) cannot be read"));
+    world.sandbox.remove_fault(blocked);
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
 fn that_the_contacts_feed_is_forbidden_is_told_until_the_permissions_are_read_again() {
     let world = World::unthrottled(12);
     world.bootstrap();
@@ -103,6 +118,7 @@ fn that_the_contacts_feed_is_forbidden_is_told_until_the_permissions_are_read_ag
         one::<Option<String>>(&world.store(), sql).unwrap_or_default()
     };
     assert_eq!(reason(), "");
+    world.doubt("0s");
     let forbidden = world.sandbox.fault(fault(FEED, None, refuse(403)));
     assert_status(&world.run(&["sync"]), 0);
     assert!(reason().contains("change feed"), "{}", reason());

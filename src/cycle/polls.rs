@@ -1,6 +1,5 @@
 //! Asking the change feeds: by a cycle, by the daemon's poller and by `plan`, one at a time.
 
-use crate::scope::FailureKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +8,13 @@ use tokio::sync::{Mutex, MutexGuard, watch};
 
 use super::feed_memory::FeedMemory;
 use super::policy::{ends_run, is_closed};
+use super::run::doubted_before;
 use super::signals::Notifier;
 use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::feed::{Feed, LONGEST_REACH, Polled, Reread};
 use crate::mirror::{Failure, Failures, ResourceRow, RunLog, State, Store, Writer};
-use crate::scope::FeedName;
+use crate::scope::{FailureKind, FeedName};
 use crate::source::Client;
 use crate::ticks::Ticks;
 
@@ -176,7 +176,10 @@ impl Polls {
         let has_polled = self.has_polled(feed)?;
         match self.poll(feed).await {
             Ok(polled) => Ok(Some(polled)),
-            Err(error) if is_closed(error.kind(), has_polled) => {
+            Err(error)
+                if is_closed(error.kind(), has_polled)
+                    && self.is_believed(&error, has_polled)? =>
+            {
                 tracing::info!(
                     reason = error.chain(),
                     "there is no contacts feed for us: contacts are read again by age"
@@ -199,6 +202,19 @@ impl Polls {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a feed is taken for closed by this error. That it has answered speaks against one 403, which a proxy may
+    /// have said: a second one has to come `source.doubt` after it.
+    fn is_believed(&self, error: &Error, has_polled: bool) -> Result<bool> {
+        if !has_polled || error.kind() != Kind::Forbidden {
+            return Ok(true);
+        }
+        let before = doubted_before(&self.config);
+        let conn = self.store.connection()?;
+        State::new(&conn)
+            .failures()
+            .is_forbidden_since(&Failures::feed_scope(FeedName::Contacts), before)
     }
 
     /// Whether a feed was ever read to its end.

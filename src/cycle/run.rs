@@ -48,6 +48,12 @@ pub struct Run {
     pub(super) months: MonthsUnderWay,
 }
 
+/// An answer that came by then confirms one that comes now.
+pub(super) fn doubted_before(config: &Config) -> Timestamp {
+    let now = Timestamp::now();
+    now.checked_sub(config.source.doubt).unwrap_or(now)
+}
+
 impl Run {
     /// Whether `reconcile.max_removed` holds so many of so many cases, and nobody has lifted it for this run.
     pub(super) fn holds(&self, leaving: u64, of: u64) -> bool {
@@ -99,8 +105,7 @@ impl Run {
 
     /// An answer that came by then confirms one that comes now.
     pub(super) fn doubted_before(&self) -> Timestamp {
-        let now = Timestamp::now();
-        now.checked_sub(self.config.source.doubt).unwrap_or(now)
+        doubted_before(&self.config)
     }
 
     /// Whether the mirror knows whose journal this is.

@@ -138,6 +138,17 @@ impl Failures<'_> {
         )? > 0)
     }
 
+    /// Whether a scope answered 403 at `before` or earlier, and none otherwise since.
+    pub(crate) fn is_forbidden_since(&self, scope: &ScopeId, before: Timestamp) -> Result<bool> {
+        let forbidden = format!(
+            "SELECT count(*) FROM sync.failures WHERE {} AND kind = '{}' AND first_at <= {}",
+            is_of(scope),
+            FailureKind::of(Kind::Forbidden),
+            instant(before)
+        );
+        Ok(scalar_i64(self.conn, &forbidden)? > 0)
+    }
+
     /// A scope failed before, and does not any more.
     pub(crate) fn succeed(&self, scope: &ScopeId) -> Result<()> {
         execute(
