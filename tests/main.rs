@@ -38,6 +38,7 @@ mod lake_hour;
 mod layers;
 mod lease;
 mod lists;
+mod long_filters;
 mod looking;
 mod mirror;
 mod opening;

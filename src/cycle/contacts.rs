@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::CONTACT_AGE;
 use super::answers::Answers;
-use super::search::{IDS_PER_CALL, Searched};
+use super::search::{Searched, ids_per_call};
 use super::signals::Interrupt;
 use crate::catalog::Resource;
 use crate::error::{Kind, Result};
@@ -48,13 +48,15 @@ impl Contacts<'_, '_> {
         let all = most.is_none_or(|most| ids.len() <= most);
         ids.truncate(most.unwrap_or(ids.len()));
         let _step = run.progress.step("searching contacts");
-        let mut share = run.progress.share(ids.len().div_ceil(IDS_PER_CALL) as u64);
-        let mut searched = 0;
-        for chunk in ids.chunks(IDS_PER_CALL) {
+        let calls = ids.len().div_ceil(ids_per_call(run.client(), CONTACTS));
+        let mut share = run.progress.share(calls as u64);
+        let (mut searched, mut rest) = (0, ids.as_slice());
+        while !rest.is_empty() {
             let newer = most.is_none() && run.signals.latest() > self.answers.planned.handled();
             if newer || run.signals.interrupt() != Interrupt::None {
                 break;
             }
+            let chunk = self.answers.search().next_chunk(Place::Contacts, &mut rest);
             searched += chunk.len();
             if let Searched::Answered { lacking, .. } =
                 self.answers.search().chunk(Place::Contacts, chunk).await?

@@ -7,12 +7,18 @@ use super::policy::Verdict;
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
 use crate::scope::{CaseState, FailureKind, Place, Version};
+use crate::source::Client;
 
-/// Ids in one search call: the address stays well under what servers take.
+/// Ids in one search call. Some servers take fewer: then it is found out how many ([`ids_per_call`]).
 pub(crate) const IDS_PER_CALL: usize = 100;
 
 /// So many calls more are made to find out which ids fail: seven find one among a hundred, both halves each time.
 const MOST_PARTS: usize = 28;
+
+/// How many ids are asked for at once of the search that fills a table.
+pub(crate) fn ids_per_call(client: &Client, table: &str) -> usize {
+    client.tops().most_ids(table).unwrap_or(IDS_PER_CALL)
+}
 
 /// What a search by ids came to.
 pub(super) enum Searched {
@@ -41,8 +47,13 @@ impl Trouble {
     fn may_be_of_one(&self) -> bool {
         self.error.as_ref().is_none_or(|error| {
             let may_be = [Kind::BadAnswer, Kind::TooLarge, Kind::Server, Kind::Timeout];
-            may_be.contains(&error.kind())
+            may_be.contains(&error.kind()) || is_refused(error)
         })
+    }
+
+    /// Whether it may be their number.
+    fn may_be_too_many(&self) -> bool {
+        self.ids.len() > 1 && self.error.as_ref().is_some_and(is_refused)
     }
 
     /// Whether it was not answered in time.
@@ -55,6 +66,12 @@ impl Trouble {
         let is_answer = |error: &Error| matches!(error.kind(), Kind::BadAnswer | Kind::TooLarge);
         self.error.as_ref().is_some_and(|error| !is_answer(error))
     }
+}
+
+/// Whether the service did not take the call as it was put. IIS answers an address that is too long with 404, others
+/// with 414; OData services answer a filter of too many parts with 400.
+fn is_refused(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Refused | Kind::NotFound)
 }
 
 impl Search<'_, '_> {
@@ -80,7 +97,9 @@ impl Search<'_, '_> {
     async fn look_in(&mut self, first: Place, second: Place, ids: &[i64]) -> Result<()> {
         let asked = self.answers.run.asked()?;
         let mut unknown = Vec::new();
-        for chunk in ids.chunks(IDS_PER_CALL) {
+        let mut rest = ids;
+        while !rest.is_empty() {
+            let chunk = self.next_chunk(first, &mut rest);
             let lacking = match self.chunk(first, chunk).await? {
                 Searched::Answered { lacking, .. } if lacking.is_empty() => continue,
                 Searched::Answered { lacking, .. } => lacking,
@@ -123,30 +142,70 @@ impl Search<'_, '_> {
         Ok(())
     }
 
+    /// Takes from `rest` as many ids as the search takes at once.
+    pub(crate) fn next_chunk<'i>(&self, place: Place, rest: &mut &'i [i64]) -> &'i [i64] {
+        let most = ids_per_call(self.answers.run.client(), place.table());
+        let (chunk, more) = rest.split_at(rest.len().min(most));
+        *rest = more;
+        chunk
+    }
+
     /// One search call, committed before it returns.
     pub(crate) async fn chunk(&mut self, place: Place, ids: &[i64]) -> Result<Searched> {
         let Some(resource) = self.answers.tables.get(place.table()).cloned() else {
             return Ok(Searched::NotRead);
         };
-        let trouble = match self.ask(&resource, place, ids).await? {
+        let mut trouble = match self.ask(&resource, place, ids).await? {
             Ok(lacking) => return Ok(Searched::Answered { lacking, failed: Vec::new() }),
             Err(trouble) => trouble,
         };
-        match self.narrow(&resource, place, trouble).await? {
+        let mut answered = false;
+        if trouble.may_be_too_many() {
+            match self.ask_alone(&resource, place, ids).await? {
+                None => answered = true,
+                // It is not their number.
+                Some(error) => {
+                    trouble.error = Some(error);
+                    let is_not_read = self.note(&resource, trouble).await?;
+                    return Ok(if is_not_read { Searched::NotRead } else { Searched::Failed });
+                }
+            }
+        }
+        match self.narrow(&resource, place, trouble, answered).await? {
             Some(narrowed) => Ok(narrowed),
             None => Ok(Searched::NotRead),
         }
     }
 
+    /// Asks for the first of many ids alone, and for the last where that one is refused too: it may be that id. What
+    /// refused both.
+    async fn ask_alone(
+        &mut self,
+        resource: &Arc<Resource>,
+        place: Place,
+        ids: &[i64],
+    ) -> Result<Option<Error>> {
+        let mut refused = None;
+        for id in ids.first().into_iter().chain(ids.last()) {
+            match self.ask(resource, place, &[*id]).await? {
+                Err(Trouble { error: Some(error), .. }) => refused = Some(error),
+                Ok(_) | Err(Trouble { error: None, .. }) => return Ok(None),
+            }
+        }
+        Ok(refused)
+    }
+
     /// Asks for parts of what was not answered, until it is known which ids are the reason: one case must not keep a
-    /// hundred others from being read. What fails is noted of these alone. `None`: the search is not read any more.
+    /// hundred others from being read. What fails is noted of these alone. `answered`: a single one of them was.
+    /// `None`: the search is not read any more.
     async fn narrow(
         &mut self,
         resource: &Arc<Resource>,
         place: Place,
         trouble: Trouble,
+        mut answered: bool,
     ) -> Result<Option<Searched>> {
-        let (mut answered, mut lacking, mut failed, mut calls) = (false, Vec::new(), Vec::new(), 0);
+        let (mut lacking, mut failed, mut calls) = (Vec::new(), Vec::new(), 0);
         let mut left = vec![trouble];
         while let Some(mut trouble) = left.pop() {
             if trouble.ids.len() < 2 || calls >= MOST_PARTS || !trouble.may_be_of_one() {
@@ -157,7 +216,9 @@ impl Search<'_, '_> {
                 continue;
             }
             let mut troubles = Vec::new();
+            let were_too_many = trouble.may_be_too_many();
             let second = trouble.ids.split_off(trouble.ids.len() / 2);
+            let half = second.len();
             let mut halves = [trouble.ids, second].into_iter();
             while let Some(half) = halves.next() {
                 calls += 1;
@@ -176,6 +237,9 @@ impl Search<'_, '_> {
                     }
                     Err(found) => troubles.push(found),
                 }
+            }
+            if were_too_many && troubles.is_empty() {
+                self.answers.run.client().tops().takes_ids(&resource.table, half);
             }
             // Where nothing is answered it is the search that fails, not a case.
             if !answered && troubles.len() == 2 && troubles.iter().any(Trouble::is_of_the_service) {
@@ -239,7 +303,7 @@ impl Search<'_, '_> {
         if kind == Kind::WrongId {
             self.answers.findings.wrong(&resource.table, &text);
         }
-        // The listing is one call, and so is a search that is not there, whatever was asked.
+        // The listing is one call, and so is a search that is not there: asked for one id it says the same.
         let whole = ids.is_empty() || kind == Kind::NotFound;
         let first = ids.first().copied().unwrap_or(0);
         let version = Version::Known(String::new());

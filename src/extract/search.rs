@@ -46,6 +46,9 @@ impl Extractor {
         };
         let mut pages =
             Pages::new(&self.client, search_plan(&self.catalog, resource, Some(filter))?);
+        if ids.len() > 1 {
+            pages = pages.of_a_long_filter();
+        }
         let mut load: Option<Load> = None;
         let mut found = BTreeSet::new();
         while let Some(page) = pages.next().await? {

@@ -87,6 +87,8 @@ pub enum Fault {
     SkipOnly,
     /// The list endpoint takes no larger `$top` than this.
     MaxTop { top: usize },
+    /// Refused as by a web server that takes no query longer than these bytes.
+    MaxQuery { bytes: usize, status: u16 },
     /// The call waits until [`Faults::release`] names it: before the answer is computed, or with
     /// the computed answer in hand.
     Hold { name: String, when: When },
@@ -240,6 +242,7 @@ impl Faults {
             rule.method.as_deref().is_none_or(|m| m.eq_ignore_ascii_case(method))
                 && glob(&rule.path, path)
                 && rule.query.as_deref().is_none_or(|part| decoded.contains(part))
+                && !matches!(rule.fault, Fault::MaxQuery { bytes, .. } if query.len() <= bytes)
         })
     }
 

@@ -78,6 +78,8 @@ pub(crate) struct Pages {
     sent_at: Option<Timestamp>,
     /// See [`Pages::pardoning`].
     pardons: bool,
+    /// See [`Pages::of_a_long_filter`].
+    filter_is_long: bool,
     /// The pages behind the first, as far as is known.
     share: Share,
 }
@@ -91,7 +93,18 @@ impl Pages {
         let remembered = accepted.is_some();
         let share = client.progress().share(0);
         let client = client.clone();
-        Pages { client, plan, pager, next, remembered, sent_at: None, pardons: false, share }
+        let (pardons, filter_is_long) = (false, false);
+        Pages {
+            client,
+            plan,
+            pager,
+            next,
+            remembered,
+            sent_at: None,
+            pardons,
+            filter_is_long,
+            share,
+        }
     }
 
     fn pager(plan: &PagePlan, accepted: Option<Option<u32>>) -> Pager {
@@ -124,6 +137,9 @@ impl Pages {
                         continue;
                     }
                     if self.sent_at.is_none() {
+                        if self.filter_is_long && self.remembered {
+                            return Err(error);
+                        }
                         // What was taken before may be too much now: it is found out again.
                         self.client.tops().forget(&self.plan.request.endpoint);
                         if std::mem::take(&mut self.remembered) {
@@ -161,6 +177,12 @@ impl Pages {
     /// whoever decodes them. A page is asked so only after it was refused for what it is, again and again.
     pub(crate) fn pardoning(mut self) -> Pages {
         self.pardons = true;
+        self
+    }
+
+    /// It may be the filter that is refused: the `$top` that was taken before is not found out anew for it.
+    pub(crate) fn of_a_long_filter(mut self) -> Pages {
+        self.filter_is_long = true;
         self
     }
 

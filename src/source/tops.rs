@@ -1,4 +1,4 @@
-//! How many records each endpoint gives at once.
+//! How many records each endpoint gives at once, and how many ids each search takes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Default)]
 pub(crate) struct Tops {
     accepted: Mutex<HashMap<Arc<str>, Option<u32>>>,
+    /// Ids in one call, by the table that the search fills.
+    ids: Mutex<HashMap<String, usize>>,
 }
 
 impl Tops {
@@ -40,6 +42,20 @@ impl Tops {
         for (endpoint, top) in found {
             accepted.entry(Arc::from(endpoint)).or_insert(Some(top));
         }
+    }
+
+    /// How many ids the search of a table has taken in one call after it had refused more: a server may limit the
+    /// length of an address, or the parts of a filter, and says neither. Kept for this process, as servers change.
+    pub(crate) fn most_ids(&self, table: &str) -> Option<usize> {
+        self.ids().get(table).copied()
+    }
+
+    pub(crate) fn takes_ids(&self, table: &str, most: usize) {
+        self.ids().insert(table.to_owned(), most);
+    }
+
+    fn ids(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn accepted(&self) -> MutexGuard<'_, HashMap<Arc<str>, Option<u32>>> {

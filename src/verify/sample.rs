@@ -8,7 +8,7 @@ use super::context::{Asked, Context};
 use super::whole::{Answer, Ask, Scope, is_search, only, scopes};
 use super::{Comparison, Finding, MOST_ASKED, SAMPLED, Step, decide};
 use crate::catalog::{Refresh, Resource};
-use crate::cycle::{IDS_PER_CALL, plan_cases, since};
+use crate::cycle::{ids_per_call, plan_cases, since};
 use crate::decode::Decoded;
 use crate::error::Result;
 use crate::mirror::{CaseMoved, CellDifference, ScopeTimes, State, case_subject, compare};
@@ -114,7 +114,7 @@ impl Sample {
             let Some(resource) = tables.get(place.table()) else { continue };
             let scopes = self.open.keys().filter(|(table, _)| table == place.table());
             let ids: Vec<i64> = scopes.map(|(_, id)| *id).collect();
-            for chunk in ids.chunks(IDS_PER_CALL) {
+            for chunk in ids.chunks(ids_per_call(context.extractor.client(), place.table())) {
                 self.due.push_back(Ask::Search(Arc::clone(resource), place, chunk.to_vec()));
             }
         }

@@ -21,6 +21,7 @@ pub(crate) mod user;
 mod webhooks;
 mod writes;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -123,6 +124,9 @@ impl Passage<'_> {
             match fault {
                 Fault::Refuse { status, headers, body } => {
                     return Some(scripted(*status, headers, body));
+                }
+                Fault::MaxQuery { status, .. } => {
+                    return Some(scripted(*status, &HashMap::new(), ""));
                 }
                 Fault::Drop => {
                     self.line.cut();
