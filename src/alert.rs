@@ -203,28 +203,14 @@ async fn blocking<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::Router;
     use axum::routing::post;
 
     use super::*;
-    use crate::config::Config;
-    use crate::mirror::{PublishLag, PublishPlace, Writing};
-    use crate::progress::Progress;
-
-    /// A session of a store of its own.
-    fn opened(folder: &Path, more: &str) -> Session {
-        let text = format!(
-            "[source]\nbase_url = \"http://127.0.0.1:1/\"\nclient_id = \"a\"\nclient_secret = \"b\"\n\
-             [feed]\nledger = \"feed-calls\"\n{more}"
-        );
-        let path = folder.join("casemirror.toml");
-        std::fs::write(&path, text).unwrap();
-        let config = Config::load(&path, &[], |_| None).unwrap();
-        Session::open(config, Writing::Applying, Progress::silent()).unwrap()
-    }
+    use crate::mirror::{PublishLag, PublishPlace};
+    use crate::session::fixture::opened;
 
     #[test]
     fn what_has_failed_for_an_hour_is_told_and_what_just_fails_is_not() {
@@ -273,6 +259,32 @@ mod tests {
         .unwrap();
         let look = Look::at(&conn, &session, &Pulse::default(), None).unwrap();
         assert_eq!(look.failing.unwrap().keys().collect::<Vec<_>>(), ["costs"]);
+    }
+
+    /// It is asked for no more, and what was noted of it would hold for ever.
+    #[test]
+    fn what_is_not_believed_of_a_table_that_is_not_read_needs_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let session = opened(folder.path(), "");
+        let conn = session.store().connection().unwrap();
+        conn.execute_batch(
+            "DELETE FROM sync.resources; INSERT INTO sync.resources (table_name, status, answered) VALUES \
+               ('costs', 'ok', true), ('notes', 'disabled', true), ('revenue_journals', 'ok', true); \
+             INSERT INTO sync.failures BY NAME SELECT table_name, 1 AS id, '' AS part, kind, now() AS first_at \
+               FROM (VALUES ('costs', 'Doubted'), ('notes', 'Held')) f(table_name, kind); \
+             INSERT INTO sync.meta VALUES ('control_months', 'offices/1/2026-10 differs')",
+        )
+        .unwrap();
+        let told = || {
+            let look = Look::at(&conn, &session, &Pulse::default(), None).unwrap();
+            look.holding.values().map(|holding| holding.text.clone()).collect::<Vec<_>>()
+        };
+        let sums = "1 month of the journals does not match its sum at the platform, or there is none, see \
+                    report.journal_reconciliation";
+        let doubt = "1 answer of the platform would remove too much and is not believed yet (costs), see sync.failures";
+        assert_eq!(told(), [sums, doubt]);
+        conn.execute_batch("UPDATE sync.resources SET status = 'forbidden'").unwrap();
+        assert_eq!(told(), [""; 0]);
     }
 
     /// A disk that is full is a thing to be told of, and keeps from being noted that it was.

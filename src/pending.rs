@@ -9,7 +9,7 @@ use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, Resource};
 use crate::config::Config;
 use crate::cycle::{plan_cases, since};
 use crate::error::Result;
-use crate::mirror::{ResourceRow, RunLog, State, zone_is_read};
+use crate::mirror::{ResourceRow, RunLog, State, is_asked, zone_is_read};
 use crate::scope::{Mark, Place, Reason};
 
 /// One stale scope.
@@ -330,14 +330,6 @@ fn has_all(complete: &BTreeSet<String>, conn: &Connection, catalog: &Catalog) ->
             status.get(&resource.table).is_some_and(|row| row.has_nothing_to_ask(&status));
         complete.contains(&resource.table) && !has_nothing_to_ask
     }))
-}
-
-/// Whether a table is read: neither it nor the one that its rows come with is switched off, forbidden
-/// or absent.
-fn is_asked(resource: &Resource, status: &BTreeMap<String, ResourceRow>) -> bool {
-    [resource.table.as_str(), resource.read_with()]
-        .iter()
-        .all(|table| status.get(*table).is_some_and(ResourceRow::is_asked))
 }
 
 #[cfg(test)]

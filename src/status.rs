@@ -22,12 +22,11 @@ use crate::mirror::{
 };
 use crate::pending::{self, Pending};
 use crate::pulse::Feeds;
-use crate::scope::REVENUE;
 use crate::text::counted;
 use crate::ticks::Ticks;
 
 pub(crate) use fault::Fault;
-use findings::{Findings, is_asked};
+use findings::Findings;
 use health::halts;
 pub(crate) use health::{Health, store_fails};
 pub(crate) use lake::Lake;
@@ -99,7 +98,18 @@ pub(crate) struct Table {
     pub(crate) pending_reason: Option<String>,
     /// How many scopes for each reason.
     pub(crate) pending_reasons: BTreeMap<String, usize>,
+    /// Values that do not fit; of a table that is not asked for, too.
     pub(crate) rejected: i64,
+    /// It is read, with the table that its rows come with: what is noted of it is a problem.
+    #[serde(skip)]
+    pub(crate) is_asked: bool,
+}
+
+impl Table {
+    /// Values that do not fit and that somebody has to look at.
+    pub(crate) fn open_rejects(&self) -> i64 {
+        if self.is_asked { self.rejected } else { 0 }
+    }
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -170,13 +180,11 @@ impl Status {
             let Some(row) = findings.resources.get(&name) else { continue };
             let stale = pending.get(&name);
             problems.extend(findings.problems(&name, row, catalog));
-            tables.push(findings.table(name, row, fresh, stale));
+            tables.push(findings.table(name, row, fresh, stale, catalog));
         }
         problems.extend(findings.beside_the_catalog());
         problems.extend(state.standings().listing_problem()?);
-        if is_asked(&findings.resources, REVENUE) {
-            problems.extend(state.controls().control_problems()?);
-        }
+        problems.extend(state.controls().control_problems()?);
         problems.extend(erased_values(&conn, config)?);
         let lag = published_lag(&conn, config)?;
         problems.extend(lag.as_ref().map(|lag| behind_text("publish.database", lag)));

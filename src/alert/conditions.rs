@@ -7,12 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{Kind, Result};
-use crate::mirror::{IS_GONE, PublishLag, ResourceRow, State};
+use crate::mirror::{PublishLag, State, UnbelievedScopes, asked_tables, of_tables};
 use crate::pulse::{Feeds, Pulse};
-use crate::scope::{FailureKind, REVENUE};
+use crate::scope::FailureKind;
 use crate::session::Session;
 use crate::sql::{self, query};
 use crate::status::{parquet_lag, published_lag};
@@ -88,16 +87,17 @@ impl Look {
             format!("the mirror differs from the source in {what}, see sync.verifications")
         });
         // Every few seconds all journals cannot be added up: what each cycle finds is kept.
-        let tables = state.statuses().all()?;
-        look.failing = Some(failing(conn, session.catalog(), &tables)?);
-        let is_asked = tables.get(REVENUE).is_some_and(ResourceRow::is_asked);
-        let months = if is_asked { state.controls().last_control_months()? } else { Vec::new() };
+        let months = state.controls().last_control_months()?;
         look.holds(Condition::Sum, months.iter(), |n| {
             let have = if n == 1 { "does not match its" } else { "do not match their" };
             let what = format!("{} of the journals {have} sum", counted(n, "month"));
             format!("{what} at the platform, or there is none, see report.journal_reconciliation")
         });
-        let doubted = doubted(conn)?;
+        let tables = state.statuses().all()?;
+        let asked = asked_tables(session.catalog(), &tables);
+        look.failing = Some(failing(conn, &asked)?);
+        let unbelieved = UnbelievedScopes::of(conn, &asked)?;
+        let doubted = unbelieved.all();
         let tables: BTreeSet<&str> =
             doubted.iter().filter_map(|scope| scope.split(' ').next()).collect();
         look.holds(Condition::Doubt, doubted.iter(), |n| {
@@ -196,11 +196,7 @@ fn why_it_ends(kind: Kind) -> &'static str {
 
 /// When something of each table that is asked for failed last, of what fails now: what is waited for, or not believed, has
 /// not failed. The feeds have a condition of their own.
-fn failing(
-    conn: &Connection,
-    catalog: &Catalog,
-    tables: &BTreeMap<String, ResourceRow>,
-) -> Result<BTreeMap<String, Timestamp>> {
+fn failing(conn: &Connection, asked: &[&str]) -> Result<BTreeMap<String, Timestamp>> {
     let others = FailureKind::names(&[
         FailureKind::Lag,
         FailureKind::Suspect,
@@ -213,31 +209,13 @@ fn failing(
         conn,
         &format!(
             "SELECT table_name, epoch_us(max(last_at)) FROM sync.failures \
-             WHERE coalesce(kind, '') NOT IN ({others}) AND last_at IS NOT NULL GROUP BY table_name"
+             WHERE coalesce(kind, '') NOT IN ({others}) AND last_at IS NOT NULL AND {} GROUP BY table_name",
+            of_tables(asked)
         ),
         |row| Ok((row.get::<_, String>(0)?, row.get(1)?)),
     )?;
-    let is_asked = |table: &str| tables.get(table).is_some_and(ResourceRow::is_asked);
-    let asked = failed.into_iter().filter(|(table, _)| {
-        catalog.get(table).is_some_and(|of| is_asked(table) && is_asked(of.read_with()))
-    });
-    Ok(asked.filter_map(|(table, at)| Some((table, sql::from_micros(Some(at))?))).collect())
-}
-
-/// Scopes whose answers are not believed: the table, and which of it.
-fn doubted(conn: &Connection) -> Result<Vec<String>> {
-    let kinds = FailureKind::names(&[FailureKind::Doubted, FailureKind::Held]);
-    query(
-        conn,
-        &format!(
-            "SELECT concat_ws(' ', table_name, id, part) FROM sync.failures WHERE kind IN ({kinds}) \
-             UNION SELECT concat_ws(' ', table_name, journal_id, \
-                 journal_level || '/' || strftime(journal_month, '%Y-%m')) \
-               FROM sync.journal_months m WHERE doubted_at IS NOT NULL AND wanted AND NOT {IS_GONE} \
-             ORDER BY ALL"
-        ),
-        |row| row.get(0),
-    )
+    let failed = failed.into_iter();
+    Ok(failed.filter_map(|(table, at)| Some((table, sql::from_micros(Some(at))?))).collect())
 }
 
 /// When each of the changes of closed months was found, the newest 10,000.

@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::error::Result;
-use crate::mirror::{FEED_TABLES, ResourceRow, RunLog, State};
+use crate::mirror::{FEED_TABLES, ResourceRow, RunLog, State, is_asked};
 use crate::scope::{REVENUE, TableStatus};
 
 /// What is not as it should be at the end of a run; `controls`: what the journals' control totals say.
@@ -13,12 +13,11 @@ pub(super) fn of(run: &Run, controls: Vec<String>) -> Result<Vec<String>> {
     let conn = run.store.connection()?;
     let log = RunLog::new(&conn);
     let rows = State::new(&conn).statuses().all()?;
-    let is_asked = |table: &str| rows.get(table).is_some_and(ResourceRow::is_asked);
     let asked: Vec<&str> = run
         .catalog
         .resources()
         .iter()
-        .filter(|r| run.options.asks_for(r) && is_asked(&r.table) && is_asked(r.read_with()))
+        .filter(|r| run.options.asks_for(r) && is_asked(r, &rows))
         .map(|r| r.table.as_str())
         .collect();
     let mut problems = Vec::new();

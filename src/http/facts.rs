@@ -18,12 +18,14 @@ use crate::alert;
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::mirror::{IS_GONE, PublishedSnapshot, RunLog, State};
+use crate::mirror::{
+    FEED_TABLES, PublishedSnapshot, RunLog, State, UnbelievedScopes, asked_tables, of_tables,
+};
 use crate::progress::Now;
 use crate::pulse::{Feeds, Pulse};
-use crate::scope::{FailureKind, FeedName, TableStatus};
+use crate::scope::{FeedName, TableStatus};
 use crate::session::Session;
-use crate::sql::{self, from_micros, query, scalar_i64};
+use crate::sql::{self, from_micros, query};
 use crate::status::{Health, Status};
 
 /// Changes of closed months are counted for so long.
@@ -88,11 +90,11 @@ pub(super) struct Restated {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Unbelieved {
     /// They lack much of what is mirrored: a second equal one has to come.
-    pub(super) doubted: i64,
+    pub(super) doubted: usize,
     /// The guard holds what they would remove.
-    pub(super) held: i64,
+    pub(super) held: usize,
     /// Months of the journals.
-    pub(super) months: i64,
+    pub(super) months: usize,
 }
 
 /// The scopes of a table that failed and are tried again.
@@ -129,6 +131,8 @@ impl Facts {
             fault.as_deref(),
             Some(&feeds),
         );
+        let tables = state.statuses().all()?;
+        let asked = asked_tables(session.catalog(), &tables);
         let disk = Disk::of(store.path());
         let health = Health::of(&status, &feeds, disk.as_ref());
         let since = alert::since(&state)?.filter(|(known, _)| *known == health);
@@ -155,11 +159,11 @@ impl Facts {
             snapshot: PublishedSnapshot::of(&conn)?,
             disk,
             store_bytes: store.path().metadata().map(|found| found.len()).unwrap_or_default(),
-            unbelieved: unbelieved(&conn)?,
+            unbelieved: unbelieved(&conn, &asked)?,
             without_control: state.controls().last_control_months()?.len(),
             verified_whole: state.verified().last_whole()?,
             restated: restated(&conn, at)?,
-            failing: failing(&conn)?,
+            failing: failing(&conn, &asked)?,
             errors: errors(&conn)?,
         })
     }
@@ -192,26 +196,24 @@ fn restated(conn: &Connection, now: Timestamp) -> Result<Restated> {
     Ok(found.into_iter().next().unwrap_or_default())
 }
 
-fn unbelieved(conn: &Connection) -> Result<Unbelieved> {
-    let count = |kind| {
-        let kinds = FailureKind::names(&[kind]);
-        scalar_i64(conn, &format!("SELECT count(*) FROM sync.failures WHERE kind IN ({kinds})"))
-    };
-    let months = format!(
-        "SELECT count(*) FROM sync.journal_months m WHERE doubted_at IS NOT NULL AND wanted AND NOT {IS_GONE}"
-    );
+fn unbelieved(conn: &Connection, asked: &[&str]) -> Result<Unbelieved> {
+    let scopes = UnbelievedScopes::of(conn, asked)?;
     Ok(Unbelieved {
-        doubted: count(FailureKind::Doubted)?,
-        held: count(FailureKind::Held)?,
-        months: scalar_i64(conn, &months)?,
+        doubted: scopes.doubted.len(),
+        held: scopes.held.len(),
+        months: scopes.months.len(),
     })
 }
 
-fn failing(conn: &Connection) -> Result<Vec<Failing>> {
+fn failing(conn: &Connection, asked: &[&str]) -> Result<Vec<Failing>> {
+    let tables: Vec<&str> = asked.iter().copied().chain(FEED_TABLES).collect();
     query(
         conn,
-        "SELECT table_name, count(*), sum(attempts)::BIGINT, epoch_us(min(first_at)), epoch_us(min(next_at)) \
-         FROM sync.failures GROUP BY table_name ORDER BY table_name",
+        &format!(
+            "SELECT table_name, count(*), sum(attempts)::BIGINT, epoch_us(min(first_at)), epoch_us(min(next_at)) \
+             FROM sync.failures WHERE {} GROUP BY table_name ORDER BY table_name",
+            of_tables(&tables)
+        ),
         |row| {
             Ok(Failing {
                 table: row.get(0)?,
@@ -242,4 +244,38 @@ fn errors(conn: &Connection) -> Result<Vec<RunError>> {
         }
     }
     Ok(errors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::fixture::opened;
+
+    #[test]
+    fn of_a_table_that_is_not_read_nothing_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let session = opened(folder.path(), "");
+        let conn = session.store().connection().unwrap();
+        conn.execute_batch(
+            "INSERT INTO sync.failures BY NAME SELECT table_name, 1 AS id, '' AS part, kind, 'no' AS error, now() AS first_at, \
+               now() AS next_at, 1 AS attempts \
+             FROM (VALUES ('costs', 'Doubted'), ('notes', 'Held')) f(table_name, kind); \
+             INSERT INTO sync.rejects BY NAME SELECT 'costs' AS table_name, '1' AS scope, '1' AS record_key; \
+             INSERT INTO sync.meta VALUES ('control_months', 'offices/1/2026-10 differs')",
+        )
+        .unwrap();
+        let with = |status: &str| {
+            let sql = format!("UPDATE sync.resources SET status = '{status}', because_of = NULL");
+            conn.execute_batch(&sql).unwrap();
+            let facts = Facts::collect(&session, &Pulse::default()).unwrap();
+            let costs = facts.status.tables.iter().find(|table| table.table == "costs").unwrap();
+            let rejects = (costs.rejected, costs.open_rejects());
+            (facts.unbelieved, facts.without_control, facts.failing.len(), rejects)
+        };
+        let unbelieved = Unbelieved { doubted: 1, held: 1, months: 0 };
+        assert_eq!(with("ok"), (unbelieved, 1, 2, (1, 1)));
+        for off in ["disabled", "forbidden", "absent"] {
+            assert_eq!(with(off), (Unbelieved::default(), 0, 0, (1, 0)), "{off}");
+        }
+    }
 }

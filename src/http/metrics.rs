@@ -274,7 +274,7 @@ fn set_table(table: &Table) {
     let name = || table.table.clone();
     gauge!("casemirror_rows", "table" => name()).set(count(table.rows));
     gauge!("casemirror_pending_scopes", "table" => name()).set(count(table.pending));
-    gauge!("casemirror_rejects", "table" => name()).set(count(table.rejected));
+    gauge!("casemirror_rejects", "table" => name()).set(count(table.open_rejects()));
     // What is switched off, or what the platform does not have, is neither.
     let up = match table.status {
         "ok" => Some(1.0),

@@ -2,8 +2,9 @@
 //! sum, or have none (docs/architecture.md, "Control totals").
 
 use super::state::{State, batch};
+use super::statuses::ResourceRow;
 use crate::error::Result;
-use crate::scope::DueReason;
+use crate::scope::{DueReason, REVENUE};
 use crate::sql;
 use duckdb::Connection;
 
@@ -39,8 +40,11 @@ pub(crate) struct Controls<'c> {
 impl Controls<'_> {
     /// What is wrong with the controls of the revenue journals, in words: months that do not add up to the
     /// platform's sum, and months that have none. What waits to be read, and what did not fit, is told
-    /// elsewhere.
+    /// elsewhere. Of journals that are not read nothing is.
     pub(crate) fn control_problems(&self) -> Result<Vec<String>> {
+        if !self.are_journals_read()? {
+            return Ok(Vec::new());
+        }
         match self.kept(&self.basis()?)? {
             Some(problems) => Ok(problems),
             None => Ok(told_all(&self.look_for_control_problems()?)),
@@ -49,8 +53,16 @@ impl Controls<'_> {
 
     /// The months that the last cycle found to be so, each with why, without looking once more.
     pub(crate) fn last_control_months(&self) -> Result<Vec<String>> {
+        if !self.are_journals_read()? {
+            return Ok(Vec::new());
+        }
         let kept = State::new(self.conn).meta(MONTHS)?.unwrap_or_default();
         Ok(kept.lines().map(str::to_owned).collect())
+    }
+
+    fn are_journals_read(&self) -> Result<bool> {
+        let tables = State::new(self.conn).statuses().all()?;
+        Ok(tables.get(REVENUE).is_some_and(ResourceRow::is_asked))
     }
 
     /// As [`Controls::control_problems`], kept for those who ask later.

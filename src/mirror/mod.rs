@@ -65,6 +65,7 @@ mod storage;
 mod suspects;
 mod threads;
 mod transactions;
+mod unbelieved;
 mod undescribed;
 mod unnamed;
 mod unplaced_roles;
@@ -111,11 +112,12 @@ pub(crate) use published::PublishedSnapshot;
 pub use run_log::RunLog;
 pub(crate) use run_log::{FailureRow, RunRow, RunSummary};
 pub(crate) use secrets::{known_webhook_token, webhook_token};
-pub(crate) use state::failures::{Failure, Failures};
+pub(crate) use state::failures::{Failure, Failures, of_tables};
 pub(crate) use state::{ALERTS, SUBSCRIBING_FAILED, SUBSCRIPTIONS, State};
-pub(crate) use statuses::ResourceRow;
+pub(crate) use statuses::{ResourceRow, asked_tables, is_asked};
 pub(crate) use suspects::{Asked, SuspectStep};
 pub(crate) use threads::{AllThreads, Threads};
+pub(crate) use unbelieved::UnbelievedScopes;
 pub(crate) use unnamed::forget_unnamed;
 pub(crate) use unplaced_roles::Placed;
 pub(crate) use unreadable::FEED_TABLES;
@@ -123,7 +125,7 @@ pub(crate) use verifications::{
     CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, case_subject, rows_of_month,
 };
 pub(crate) use verified::{Difference, SIGNED_CASES, SIGNED_MONTHS, VerifiedRow};
-pub(crate) use wanted::{IS_GONE, ListedOffices, NotFound, id_column};
+pub(crate) use wanted::{ListedOffices, NotFound, id_column};
 pub use writer::{Loader, Writer};
 
 use crate::decode::Privacy;

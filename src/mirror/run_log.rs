@@ -6,7 +6,7 @@ use std::time::Duration;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::state::failures::{LISTING, is_failed};
+use super::state::failures::{LISTING, is_failed, of_tables};
 use super::wanted::UNWANTED_SCOPES;
 use super::{Merged, Outcome};
 use crate::error::Result;
@@ -241,8 +241,8 @@ impl<'c> RunLog<'c> {
             self.conn,
             &format!(
                 "SELECT table_name, count(*), arg_min(error, next_at) FROM sync.failures \
-                 WHERE table_name IN ({}) AND {} {among} {whole} GROUP BY table_name",
-                sql::texts(tables.iter().map(AsRef::as_ref).chain([""])),
+                 WHERE {} AND {} {among} {whole} GROUP BY table_name",
+                of_tables(tables),
                 is_failed(search_delay),
                 // That all were not listed says nothing of some.
                 whole = if cases.is_empty() {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use crate::catalog::{Group, Resource};
+use crate::catalog::{Catalog, Group, Resource};
 use crate::error::Result;
 use crate::scope::TableStatus;
 use crate::sql::{self, db, from_micros, instant_param, query, scalar_i64};
@@ -46,6 +46,22 @@ impl ResourceRow {
     pub(crate) fn is_asked(&self) -> bool {
         matches!(self.own_status(), TableStatus::Ok | TableStatus::Failing)
     }
+}
+
+/// Whether a table is read: neither it nor the one that its rows come with is switched off, forbidden or absent.
+pub(crate) fn is_asked(resource: &Resource, all: &BTreeMap<String, ResourceRow>) -> bool {
+    [resource.table.as_str(), resource.read_with()]
+        .iter()
+        .all(|table| all.get(*table).is_some_and(ResourceRow::is_asked))
+}
+
+/// Those tables. Nothing is wrong with what was noted of any other one: nobody asks for it.
+pub(crate) fn asked_tables<'c>(
+    catalog: &'c Catalog,
+    all: &BTreeMap<String, ResourceRow>,
+) -> Vec<&'c str> {
+    let asked = catalog.resources().iter().filter(|resource| is_asked(resource, all));
+    asked.map(|resource| resource.table.as_str()).collect()
 }
 
 /// The statuses of the tables.

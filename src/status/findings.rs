@@ -9,7 +9,7 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::cycle::{failed_text, failing_text};
 use crate::error::Result;
-use crate::mirror::{FEED_TABLES, Freshness, ResourceRow, RunLog, State};
+use crate::mirror::{FEED_TABLES, Freshness, ResourceRow, RunLog, State, asked_tables, is_asked};
 use crate::pending::PendingTable;
 use crate::text::counted;
 
@@ -26,16 +26,10 @@ impl Findings {
     pub(super) fn of(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<Findings> {
         let log = RunLog::new(conn);
         let resources = State::new(conn).statuses().all()?;
-        let is_asked = |table: &str| is_asked(&resources, table);
         let tables: Vec<&str> = catalog.names().into_iter().chain(FEED_TABLES).collect();
         // The feeds are asked in every run.
-        let asked: Vec<&str> = catalog
-            .resources()
-            .iter()
-            .filter(|r| is_asked(&r.table) && is_asked(r.read_with()))
-            .map(|r| r.table.as_str())
-            .chain(FEED_TABLES)
-            .collect();
+        let asked: Vec<&str> =
+            asked_tables(catalog, &resources).into_iter().chain(FEED_TABLES).collect();
         let rejects = log.open_rejects(&tables, &[])?;
         let failed = log.failed_scopes(&asked, &[], config.source.search_delay)?;
         Ok(Findings { resources, rejects, failed })
@@ -55,9 +49,8 @@ impl Findings {
         if let Some((count, error)) = self.failed.get(table) {
             problems.push(failed_text(table, *count, error));
         }
-        let read_with = catalog.get(table).map_or(table, |r| r.read_with());
-        let are_asked = is_asked(&self.resources, table) && is_asked(&self.resources, read_with);
-        if let Some(rejected) = self.rejects.get(table).filter(|n| **n > 0 && are_asked) {
+        let is_asked = self.is_asked(table, catalog);
+        if let Some(rejected) = self.rejects.get(table).filter(|n| **n > 0 && is_asked) {
             problems.push(rejected_text(table, *rejected));
         }
         problems
@@ -80,6 +73,7 @@ impl Findings {
         row: &ResourceRow,
         fresh: Freshness,
         stale: Option<&PendingTable>,
+        catalog: &Catalog,
     ) -> Table {
         Table {
             status: row.status.name(),
@@ -92,13 +86,14 @@ impl Findings {
             pending_reason: stale.map(PendingTable::reason),
             pending_reasons: stale.map(|stale| stale.reasons.clone()).unwrap_or_default(),
             rejected: self.rejects.get(&table).copied().unwrap_or(0),
+            is_asked: self.is_asked(&table, catalog),
             table,
         }
     }
-}
 
-pub(super) fn is_asked(resources: &BTreeMap<String, ResourceRow>, table: &str) -> bool {
-    resources.get(table).is_some_and(ResourceRow::is_asked)
+    fn is_asked(&self, table: &str, catalog: &Catalog) -> bool {
+        catalog.get(table).is_some_and(|resource| is_asked(resource, &self.resources))
+    }
 }
 
 fn rejected_text(table: &str, rejected: i64) -> String {

@@ -116,7 +116,8 @@ fn everything_that_is_wrong_is_said_and_long_lists_end() {
         "12 months without a sum that matches",
         "3 answers lack much of what is mirrored, 1 month of journals",
         "the removals of 2 answers",
-        "68 in 4 tables",
+        // Those of tables that nobody asks for are nothing to look at.
+        "17 in 1 table<",
         "<strong>7 changed since</strong>; 40 changes in 30 days",
         "41 read, 1 failing, 1 forbidden, 1 absent, 1 disabled",
         "98,000 committed, 7,000 calls",

@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use super::part;
 use super::words::{Times, bytes, grouped, parsed};
 use crate::http::facts::{Facts, Reports};
+use crate::status::Table;
 use crate::text::counted;
 
 /// A comparison with the source that is older says little of today.
@@ -136,8 +137,8 @@ fn guard(facts: &Facts) -> Markup {
 }
 
 fn rejects(facts: &Facts) -> Markup {
-    let rejects: i64 = facts.status.tables.iter().map(|table| table.rejected).sum();
-    let of = facts.status.tables.iter().filter(|table| table.rejected > 0).count();
+    let tables = || facts.status.tables.iter().map(Table::open_rejects).filter(|open| *open > 0);
+    let (rejects, of): (i64, usize) = (tables().sum(), tables().count());
     let words = html! {
         @if rejects == 0 { "none" } @else { (grouped(rejects)) " in " (counted(of, "table")) }
     };

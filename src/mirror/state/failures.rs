@@ -11,7 +11,7 @@ use crate::config::JournalLevel;
 use crate::error::{Kind, Result};
 use crate::mirror::guard::NOTHING;
 use crate::mirror::unreadable::places;
-use crate::scope::{FailureKind, FeedName, ScopeId, backoff};
+use crate::scope::{FailureKind, FeedName, Place, ScopeId, backoff};
 use crate::sql::{self, db, instant, instant_param, query, scalar_i64};
 
 /// The part of the failures of the table `cases` that stands for the listing of all of them.
@@ -212,6 +212,18 @@ fn is_of(scope: &ScopeId) -> String {
         scope.id,
         sql::text(&scope.part)
     )
+}
+
+/// SQL that holds for the failures of these tables. The listing of all cases is that of both tables of cases.
+pub(crate) fn of_tables(tables: &[impl AsRef<str>]) -> String {
+    let names = || tables.iter().map(AsRef::as_ref);
+    let is_listed = names().any(|table| table == Place::Projects.table());
+    let listing = if is_listed {
+        format!(" OR table_name = 'cases' AND part = {}", sql::text(LISTING))
+    } else {
+        String::new()
+    };
+    format!("(table_name IN ({}){listing})", sql::texts(names().chain([""])))
 }
 
 /// SQL that holds for what failed, and not for what merely waits for the search, which may lag for so long

@@ -73,6 +73,7 @@ pub(super) fn table(at: usize) -> Table {
         rows: 12_345 * i64::try_from(at).unwrap(),
         last_change: Some(text(ago(3_700))),
         last_checked: Some(text(ago(40))),
+        is_asked: true,
         ..Table::default()
     }
 }
@@ -167,7 +168,7 @@ fn broken() -> (Facts, Reports) {
     for (at, name) in ["failing", "forbidden", "absent", "disabled"].into_iter().enumerate() {
         let table = &mut status.tables[at * 3 + 5];
         (table.status, table.reason) = (name, Some(format!("500 from the platform: {HOSTILE}")));
-        (table.pending, table.rejected) = (1_200, 17);
+        (table.pending, table.rejected, table.is_asked) = (1_200, 17, name == "failing");
     }
     let name = |at: usize| if at == 0 { "costs".to_owned() } else { format!("table_{at}") };
     // Each met with something else.
