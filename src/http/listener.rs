@@ -28,7 +28,7 @@ const MOST_CONNECTIONS: usize = 128;
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// A connection ends after this, whatever it is doing: a caller makes a new one.
 const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
-/// And when nothing was answered on it for so long: who says nothing keeps no place from others.
+/// And when nothing was answered on it for so long: who says nothing, or reads nothing, keeps no place from others.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 /// After a connection that could not be taken.
 const BREATHER: Duration = Duration::from_millis(100);
@@ -79,9 +79,15 @@ impl Listener for Bound {
                 (Ok((stream, from)), Ok(place)) => {
                     let ends = Box::pin(tokio::time::sleep(FIRST_ANSWER));
                     let last = Instant::now() + LONGEST_CONNECTION;
-                    let (silent, answering) = (false, Answering::default());
-                    let connection =
-                        Connection { stream, ends, last, silent, answering, _place: place };
+                    let connection = Connection {
+                        stream,
+                        ends,
+                        last,
+                        silent: false,
+                        stuck: false,
+                        answering: Answering::default(),
+                        _place: place,
+                    };
                     return (connection, from);
                 }
                 // Open files run out, or the caller has gone.
@@ -133,6 +139,8 @@ pub(crate) struct Connection {
     last: Instant,
     /// Nothing was asked since the last answer.
     silent: bool,
+    /// An answer does not go out: nobody reads.
+    stuck: bool,
     answering: Answering,
     _place: OwnedSemaphorePermit,
 }
@@ -140,13 +148,19 @@ pub(crate) struct Connection {
 impl Connection {
     fn in_time(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.ends.as_mut().poll(cx).is_ready() {
-            // Only the end of all connections is for who waits for an answer.
-            if !self.answering.take() {
+            // Only the end of all connections is for who waits for an answer; who reads none waits for none.
+            if self.stuck || !self.answering.take() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             self.ends.as_mut().reset(self.last);
         }
         Ok(())
+    }
+
+    /// It goes on for so long from now, and not longer than any.
+    fn goes_on_for(&mut self, time: Duration) {
+        let until = self.last.min(Instant::now() + time);
+        self.ends.as_mut().reset(until);
     }
 }
 
@@ -159,10 +173,10 @@ impl AsyncRead for Connection {
         self.in_time(cx)?;
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        // Who asks again has as long for it as at first, once.
-        if buf.filled().len() > before && std::mem::take(&mut self.silent) {
-            let until = self.last.min(Instant::now() + FIRST_ANSWER);
-            self.ends.as_mut().reset(until);
+        // Who asks again has as long for it as at first, once, and who reads no answers none.
+        let has_asked = buf.filled().len() > before && !self.stuck;
+        if has_asked && std::mem::take(&mut self.silent) {
+            self.goes_on_for(FIRST_ANSWER);
         }
         read
     }
@@ -174,12 +188,19 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let until = self.last.min(Instant::now() + LONGEST_SILENCE);
-        self.ends.as_mut().reset(until);
-        self.silent = true;
-        self.answering.take();
+        // An answer that begins to go out has its time, however long it was made. Trying once more is no progress.
+        if !self.stuck {
+            self.goes_on_for(LONGEST_SILENCE);
+            self.answering.take();
+        }
         self.in_time(cx)?;
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.stuck = written.is_pending();
+        if matches!(written, Poll::Ready(Ok(bytes)) if bytes > 0) {
+            self.goes_on_for(LONGEST_SILENCE);
+            self.silent = true;
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -193,9 +214,12 @@ impl AsyncWrite for Connection {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use axum::middleware::from_fn;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpSocket;
     use tokio::sync::Notify;
 
     use super::*;
@@ -237,5 +261,94 @@ mod tests {
         assert!(answer.ends_with("at last"), "{answer}");
         // Where a body may still be coming, the place is lost.
         assert_eq!(asked(|routes| routes).await, "");
+    }
+
+    /// A connection, and who made it: small, so that few bytes fill it.
+    async fn connected() -> (Connection, std::net::TcpStream) {
+        let mut bound =
+            Bound::to(SocketAddr::from(([127, 0, 0, 1], 0)), "serve.listen").await.unwrap();
+        let caller = TcpSocket::new_v4().unwrap();
+        caller.set_recv_buffer_size(4_096).unwrap();
+        let (caller, accepted) =
+            tokio::join!(caller.connect(bound.address().unwrap()), bound.accept());
+        (accepted.0, caller.unwrap().into_std().unwrap())
+    }
+
+    fn written(connection: &mut Connection) -> Poll<io::Result<usize>> {
+        let mut cx = Context::from_waker(Waker::noop());
+        Pin::new(connection).poll_write(&mut cx, &[0; 65_536])
+    }
+
+    fn read(connection: &mut Connection) -> Poll<io::Result<()>> {
+        let mut cx = Context::from_waker(Waker::noop());
+        Pin::new(connection).poll_read(&mut cx, &mut ReadBuf::new(&mut [0; 100]))
+    }
+
+    fn is_over(connection: &mut Connection) -> bool {
+        match written(connection) {
+            Poll::Ready(written) => written.unwrap_err().kind() == io::ErrorKind::TimedOut,
+            Poll::Pending => false,
+        }
+    }
+
+    /// Writes for as long as bytes go out.
+    async fn filled(connection: &mut Connection) {
+        let mut refused = 0;
+        while refused < 50 {
+            match written(connection) {
+                Poll::Ready(bytes) => {
+                    bytes.unwrap();
+                    refused = 0;
+                }
+                // The system may take some more in a moment.
+                Poll::Pending => {
+                    refused += 1;
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+
+    const MOMENT: Duration = Duration::from_millis(10);
+
+    #[tokio::test]
+    async fn who_reads_no_answers_loses_the_place_however_much_is_asked() {
+        let (mut connection, mut caller) = connected().await;
+        tokio::time::pause();
+        filled(&mut connection).await;
+        io::Write::write_all(&mut caller, b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        tokio::time::advance(LONGEST_SILENCE - MOMENT).await;
+        assert!(!is_over(&mut connection));
+        while read(&mut connection).is_pending() {
+            tokio::task::yield_now().await;
+        }
+        // It was asked whole, and is being answered behind what does not go out.
+        connection.answering.0.store(true, Ordering::Relaxed);
+        tokio::time::advance(MOMENT * 2).await;
+        assert!(is_over(&mut connection));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_took_its_time_has_time_to_go_out_and_more_for_each_part() {
+        let (mut connection, mut caller) = connected().await;
+        tokio::time::pause();
+        connection.answering.0.store(true, Ordering::Relaxed);
+        tokio::time::advance(FIRST_ANSWER * 2).await;
+        assert!(read(&mut connection).is_pending());
+        filled(&mut connection).await;
+        tokio::time::advance(LONGEST_SILENCE - MOMENT).await;
+        assert!(!is_over(&mut connection));
+        caller.set_nonblocking(true).unwrap();
+        // All that is there.
+        let _ = io::Read::read_to_end(&mut caller, &mut Vec::new());
+        while written(&mut connection).is_pending() {
+            let _ = io::Read::read_to_end(&mut caller, &mut Vec::new());
+            tokio::task::yield_now().await;
+        }
+        filled(&mut connection).await;
+        tokio::time::advance(LONGEST_SILENCE - MOMENT).await;
+        assert!(!is_over(&mut connection));
+        tokio::time::advance(MOMENT * 2).await;
+        assert!(is_over(&mut connection));
     }
 }
