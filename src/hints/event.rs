@@ -1,6 +1,7 @@
 //! What the bodies of webhooks and domain events say (reference, section 6), as far as anybody needs it: which
 //! things to read again, and the few facts that no call reads. Nothing else of a body is kept (pure).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
@@ -97,9 +98,8 @@ pub(crate) fn of_domain_events(events: &[Value], zone: &TimeZone) -> Vec<Told> {
         match KNOWN.iter().find(|known| known.eq_ignore_ascii_case(name)) {
             Some(known) => {
                 // Whoever wraps an envelope in an event has its payload within.
-                let payload = field(data, "Payload").unwrap_or(data);
-                let told = of_type(known, payload, data, at);
-                if told.is_empty() { named_anywhere(data) } else { told }
+                let payload = payload_of(data).unwrap_or(Cow::Borrowed(data));
+                of_known(known, &payload, data, at)
             }
             None => named_anywhere(data),
         }
@@ -125,13 +125,32 @@ fn told(envelope: &Value, zone: &TimeZone) -> Vec<Told> {
         return unknown.into_iter().chain(named_anywhere(envelope)).collect();
     };
     let at = instant_of(envelope, &["EventCreatedDate"], zone);
-    let payload = field(envelope, "Payload").unwrap_or(&Value::Null);
     let Some(known) = KNOWN.iter().find(|known| known.eq_ignore_ascii_case(name)) else {
         return vec![Told::Unknown { event_type: shown_name(name) }];
     };
-    let told = of_type(known, payload, envelope, at);
-    // It says something else than is documented: whatever it names is read again.
-    if told.is_empty() { named_anywhere(payload) } else { told }
+    of_known(known, &payload_of(envelope).unwrap_or_default(), envelope, at)
+}
+
+/// The payload of an envelope; one that is a text of JSON is that JSON.
+fn payload_of(envelope: &Value) -> Option<Cow<'_, Value>> {
+    let payload = field(envelope, "Payload")?;
+    let read = payload.as_str().and_then(|text| json_of(text.as_bytes()));
+    Some(read.map_or(Cow::Borrowed(payload), Cow::Owned))
+}
+
+/// What an event of a known type says. Where it is something else than is documented, whatever it names is read again:
+/// in its payload, or else anywhere. That it names nothing is told.
+fn of_known(name: &str, payload: &Value, envelope: &Value, at: Option<Timestamp>) -> Vec<Told> {
+    let mut told = of_type(name, payload, envelope, at);
+    for value in [payload, envelope] {
+        if !told.iter().any(Told::names_something) {
+            told.extend(named_anywhere(value));
+        }
+    }
+    if !told.iter().any(Told::names_something) {
+        told.push(Told::WithoutId { event_type: name.to_owned() });
+    }
+    told
 }
 
 /// What an event of a known type says (reference 6.2).

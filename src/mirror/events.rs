@@ -1,6 +1,6 @@
 //! Events that webhooks told (`main.events`): no call reads them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use duckdb::{Connection, params};
 use jiff::Timestamp;
@@ -11,10 +11,10 @@ use super::state::{batch, count};
 use crate::catalog::EVENTS;
 use crate::error::Result;
 use crate::scope::Fact;
-use crate::sql::{self, db, instant, instant_param, scalar_i64};
+use crate::sql::{db, instant, instant_param, query};
 
 /// New event types that are told.
-const MOST_NEW_TYPES: i64 = 1_000;
+const MOST_NEW_TYPES: usize = 1_000;
 
 /// Inserts events, each once: the platform repeats what it is not sure that we have. Those without a time, which the
 /// platform does not send, are one by the rest of their key.
@@ -74,27 +74,47 @@ pub(super) fn insert(conn: &Connection, facts: &[(Timestamp, &Fact)]) -> Result<
     freshness::note(conn, &written, &events, now)
 }
 
-/// An event type that is not known is drift: told once.
-pub(super) fn note_unknown(conn: &Connection, event_type: &str, at: Timestamp) -> Result<()> {
-    let known = scalar_i64(
-        conn,
-        &format!(
-            "SELECT CASE WHEN bool_or(field = {}) THEN {MOST_NEW_TYPES} ELSE count(*) END \
-             FROM sync.drift WHERE table_name = '{EVENTS}'",
-            sql::text(event_type)
-        ),
-    )?;
-    if known >= MOST_NEW_TYPES {
+/// Something that a webhook brought and that nothing is read for: drift, told once.
+pub(super) struct Odd {
+    field: String,
+    why: &'static str,
+    at: Timestamp,
+}
+
+impl Odd {
+    /// An event type that is not known.
+    pub(super) fn unknown(event_type: &str, at: Timestamp) -> Odd {
+        let why = "a webhook brought an event type that is not known: nothing is read for it";
+        Odd { field: event_type.to_owned(), why, at }
+    }
+
+    /// An event of a known type that names nothing. No name of a type has blanks.
+    pub(super) fn without_id(event_type: &str, at: Timestamp) -> Odd {
+        let why = "a webhook brought an event in which no id is found: nothing is read for it";
+        Odd { field: format!("{event_type} (no id found)"), why, at }
+    }
+}
+
+/// Notes what is odd and was not noted before.
+pub(super) fn note_odd(conn: &Connection, odd: Vec<Odd>) -> Result<()> {
+    if odd.is_empty() {
         return Ok(());
     }
-    tracing::warn!(
-        event_type,
-        "a webhook brought an event type that is not known: nothing is read for it"
-    );
-    conn.execute(
-        "INSERT INTO sync.drift VALUES (?, ?, NULL, ?::TIMESTAMPTZ)",
-        params![EVENTS, event_type, instant_param(at)],
-    )
-    .map(drop)
-    .map_err(|e| db("cannot note a new event type", e))
+    let noted = format!("SELECT field FROM sync.drift WHERE table_name = '{EVENTS}'");
+    let mut noted: HashSet<String> = query(conn, &noted, |row| row.get(0))?.into_iter().collect();
+    for Odd { field, why, at } in odd {
+        if noted.len() >= MOST_NEW_TYPES {
+            break;
+        }
+        if !noted.insert(field.clone()) {
+            continue;
+        }
+        tracing::warn!(event_type = field, "{why}");
+        conn.execute(
+            "INSERT INTO sync.drift VALUES (?, ?, NULL, ?::TIMESTAMPTZ)",
+            params![EVENTS, field, instant_param(at)],
+        )
+        .map_err(|e| db("cannot note what is odd of webhooks", e))?;
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::events;
+use super::events::{self, Odd};
 use super::state::{State, batch, count, ids, list};
 use super::unplaced_roles::Unplaced;
 use crate::catalog::{Catalog, ChangeDate, Group, Refresh, Resource};
@@ -83,13 +83,15 @@ impl Hints<'_> {
         let state = State::new(self.conn);
         let sequence = state.sequence()? + 1;
         let mut scopes: BTreeMap<(String, i64), Timestamp> = BTreeMap::new();
-        let (mut facts, mut unplaced) = (Vec::new(), Unplaced::default());
+        let (mut facts, mut odd, mut unplaced) = (Vec::new(), Vec::new(), Unplaced::default());
         let passed_over = self.know(told)?;
+        let roles: BTreeSet<i64> = told.iter().filter_map(|(_, told)| told.role()).collect();
+        let cases = self.cases_of_roles(&Vec::from_iter(roles))?;
         for (at, told) in told {
             match told {
                 Told::Hint(hint) if passed_over.has(hint) => {}
                 Told::Hint(hint) => {
-                    let named = self.scopes(catalog, hint)?;
+                    let named = scopes_of(catalog, hint, &cases);
                     if let (Hint::Role { id }, true) = (hint, named.is_empty()) {
                         unplaced.add(*id, *at);
                     }
@@ -99,46 +101,35 @@ impl Hints<'_> {
                 }
                 Told::Fact(fact) if !switched_off => facts.push((*at, fact)),
                 Told::Fact(_) => {}
-                Told::Unknown { event_type } => events::note_unknown(self.conn, event_type, *at)?,
+                Told::Unknown { event_type } => odd.push(Odd::unknown(event_type, *at)),
+                Told::WithoutId { event_type } => odd.push(Odd::without_id(event_type, *at)),
             }
         }
         self.stage(&scopes, sequence)?;
         self.wait_for(unplaced)?;
         events::insert(self.conn, &facts)?;
+        events::note_odd(self.conn, odd)?;
         state.set_sequence(sequence)?;
         state.set_meta(TAKEN_UP_TO, &up_to.to_string())?;
         Ok(sequence)
     }
 
-    /// The scopes that a hint names, of the tables that the catalog has.
-    pub(super) fn scopes(&self, catalog: &Catalog, hint: &Hint) -> Result<Vec<(String, i64)>> {
-        let of = |id: i64, which: &dyn Fn(&Resource) -> bool| -> Vec<(String, i64)> {
-            let tables = catalog.resources().iter().filter(|resource| which(resource));
-            tables.map(|resource| (resource.table.clone(), id)).collect()
-        };
-        // The list, and what is read per row of it.
-        let listed = |table: &str, id: i64| -> Vec<(String, i64)> {
-            let is_list = |r: &Resource| r.table == table && r.group == Group::List;
-            let is_read_by = |r: &Resource| match &r.group {
-                Group::ForEach(each) => each.list.is_none() && each.table == table,
-                _ => false,
-            };
-            [of(0, &is_list), of(id, &is_read_by)].concat()
-        };
-        Ok(match hint {
-            Hint::Case { id, part } => of(*id, &|resource| is_part(resource, part)),
-            Hint::Role { id } => {
-                let entity = CasePart::Date(date_field(ChangeDate::CaseEntityChanged).to_owned());
-                let of_role =
-                    format!("SELECT DISTINCT case_id FROM main.case_roles WHERE id = {id}");
-                let cases = ids(self.conn, &of_role)?.into_iter();
-                cases.flat_map(|id| of(id, &|resource| is_part(resource, &entity))).collect()
-            }
-            Hint::Contact { id } => of(*id, &|resource| resource.table == "contacts"),
-            Hint::Employee { id } => listed("employees", *id),
-            Hint::Office { id } => listed("offices", *id),
-            Hint::Subscriptions => listed("webhook_subscriptions", 0),
-        })
+    /// Whose roles these are, of those of which there is a row: all are looked up at once, for it takes all rows.
+    pub(super) fn cases_of_roles(&self, roles: &[i64]) -> Result<CasesOfRoles> {
+        let mut cases = CasesOfRoles::new();
+        if roles.is_empty() {
+            return Ok(cases);
+        }
+        let of_roles = format!(
+            "SELECT DISTINCT id, case_id FROM main.case_roles \
+             WHERE id IN ({}) AND case_id IS NOT NULL",
+            list(roles)
+        );
+        for (role, case) in sql::query(self.conn, &of_roles, |row| Ok((row.get(0)?, row.get(1)?)))?
+        {
+            cases.entry(role).or_default().push(case);
+        }
+        Ok(cases)
     }
 
     /// Cases that nobody told us of before become known, and wait for their release. Of cases and contacts
@@ -344,6 +335,42 @@ impl Hints<'_> {
     }
 }
 
+/// The cases of roles, by role.
+pub(super) type CasesOfRoles = BTreeMap<i64, Vec<i64>>;
+
+/// The scopes that a hint names, of the tables that the catalog has; a role names those of its `cases`.
+pub(super) fn scopes_of(
+    catalog: &Catalog,
+    hint: &Hint,
+    cases: &CasesOfRoles,
+) -> Vec<(String, i64)> {
+    let of = |id: i64, which: &dyn Fn(&Resource) -> bool| -> Vec<(String, i64)> {
+        let tables = catalog.resources().iter().filter(|resource| which(resource));
+        tables.map(|resource| (resource.table.clone(), id)).collect()
+    };
+    // The list, and what is read per row of it.
+    let listed = |table: &str, id: i64| -> Vec<(String, i64)> {
+        let is_list = |r: &Resource| r.table == table && r.group == Group::List;
+        let is_read_by = |r: &Resource| match &r.group {
+            Group::ForEach(each) => each.list.is_none() && each.table == table,
+            _ => false,
+        };
+        [of(0, &is_list), of(id, &is_read_by)].concat()
+    };
+    match hint {
+        Hint::Case { id, part } => of(*id, &|resource| is_part(resource, part)),
+        Hint::Role { id } => {
+            let entity = CasePart::Date(date_field(ChangeDate::CaseEntityChanged).to_owned());
+            let of_case = |case: &i64| of(*case, &|resource| is_part(resource, &entity));
+            cases.get(id).into_iter().flatten().flat_map(of_case).collect()
+        }
+        Hint::Contact { id } => of(*id, &|resource| resource.table == "contacts"),
+        Hint::Employee { id } => listed("employees", *id),
+        Hint::Office { id } => listed("offices", *id),
+        Hint::Subscriptions => listed("webhook_subscriptions", 0),
+    }
+}
+
 /// What webhooks named and nobody looks for now.
 struct PassedOver {
     cases: BTreeSet<i64>,
@@ -411,5 +438,49 @@ mod tests {
             assert_eq!(hinted("table_name = 'contacts'"), MOST_UNKNOWN);
             assert_eq!(hinted("table_name = 'cases' AND id = 7"), 1);
         }
+    }
+
+    #[test]
+    fn each_deleted_role_of_many_has_its_own_cases_read() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let catalog = Catalog::load(None).unwrap();
+        let now = Timestamp::now();
+        conn.execute_batch(
+            "INSERT INTO main.case_roles (id, case_id, _synced_at) \
+             SELECT 1_000 + i, i, now() FROM range(1, 500) r(i) UNION ALL VALUES (1_001, 777, now())",
+        )
+        .unwrap();
+        // Every second one, and some that nobody knows.
+        let told: Vec<_> =
+            (1_001..1_600).step_by(2).map(|id| (now, Told::Hint(Hint::Role { id }))).collect();
+        state.hints().take((&catalog, false), &told, 1).unwrap();
+        let hinted = "SELECT id FROM sync.hints WHERE table_name = 'case_roles' ORDER BY id";
+        let cases: Vec<i64> = (1..500).step_by(2).chain([777]).collect();
+        assert_eq!(ids(&conn, hinted).unwrap(), cases);
+        assert!(state.hints().place_roles(&catalog, now).unwrap().are_waiting);
+    }
+
+    #[test]
+    fn what_is_odd_of_webhooks_is_told_once_and_only_so_much_of_it() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let catalog = Catalog::load(None).unwrap();
+        let now = Timestamp::now();
+        let drift = |which: &str| {
+            let noted = "SELECT count(*) FROM sync.drift WHERE table_name = 'events'";
+            scalar_i64(&conn, &format!("{noted} AND {which}")).unwrap()
+        };
+        let unknown = |at: i32| (now, Told::Unknown { event_type: format!("New{at}") });
+        let without_id = (now, Told::WithoutId { event_type: "CaseSold".to_owned() });
+        let first = [unknown(1), without_id.clone(), unknown(1), without_id, unknown(2)];
+        for up_to in [1, 2] {
+            state.hints().take((&catalog, false), &first, up_to).unwrap();
+            assert_eq!(drift("true"), 3);
+        }
+        assert_eq!(drift("field = 'CaseSold (no id found)'"), 1);
+        let many: Vec<_> = (1..2_000).map(unknown).collect();
+        state.hints().take((&catalog, false), &many, 3).unwrap();
+        assert_eq!((drift("true"), drift("field = 'New997'")), (1_000, 1));
     }
 }

@@ -9,12 +9,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::hints::Hints;
-use super::state::{State, list};
+use super::hints::{Hints, scopes_of};
+use super::state::State;
 use crate::catalog::Catalog;
 use crate::error::{Error, Kind, Result};
 use crate::scope::Hint;
-use crate::sql;
 
 /// Key of `sync.meta`: the roles that wait, as JSON.
 const UNPLACED: &str = "unplaced_roles";
@@ -63,13 +62,11 @@ impl Hints<'_> {
             return Ok(Placed { hinted: None, are_waiting: false });
         }
         let roles: Vec<i64> = all.0.keys().copied().collect();
-        let found =
-            format!("SELECT DISTINCT id FROM main.case_roles WHERE id IN ({})", list(&roles));
-        let found: Vec<i64> = sql::query(self.conn, &found, |row| row.get(0))?;
+        let found = self.cases_of_roles(&roles)?;
         let mut scopes = BTreeMap::new();
-        for id in &found {
+        for id in found.keys() {
             let Some(at) = all.0.remove(id) else { continue };
-            for scope in self.scopes(catalog, &Hint::Role { id: *id })? {
+            for scope in scopes_of(catalog, &Hint::Role { id: *id }, &found) {
                 scopes.insert(scope, at);
             }
         }
@@ -115,6 +112,7 @@ mod tests {
     use super::*;
     use crate::mirror::reports::fixture;
     use crate::scope::Told;
+    use crate::sql;
 
     #[test]
     fn a_deleted_role_waits_for_the_answer_that_brings_it_and_not_for_ever() {

@@ -63,4 +63,31 @@ pub(crate) enum Told {
     Unknown {
         event_type: String,
     },
+    /// An event of a known type in which no id is found.
+    WithoutId {
+        event_type: String,
+    },
+}
+
+impl Told {
+    /// Whether it says of what it is.
+    pub(crate) fn names_something(&self) -> bool {
+        match self {
+            Told::Hint(_) => true,
+            Told::Fact(fact) => {
+                let ids =
+                    [fact.id, fact.case_id, fact.contact_id, fact.employee_id, fact.office_id];
+                ids.iter().any(Option::is_some)
+            }
+            Told::Unknown { .. } | Told::WithoutId { .. } => false,
+        }
+    }
+
+    /// The role that it hints at.
+    pub(crate) fn role(&self) -> Option<i64> {
+        match self {
+            Told::Hint(Hint::Role { id }) => Some(*id),
+            _ => None,
+        }
+    }
 }
