@@ -358,10 +358,10 @@ struct Hooked {
 /// What webhooks told before the last end is taken up; where they are taken, an address that somebody has chosen
 /// must be free.
 async fn hooks_of(session: &Arc<Session>) -> Result<Option<Hooked>> {
-    session.take_left_hints().await?;
+    let left = session.take_left_hints().await?;
     let Some(address) = session.config().serve.webhooks else { return Ok(None) };
     let bound = http::Bound::to(address, "serve.webhooks").await?;
-    let queue = session.hint_queue()?;
+    let queue = left.map_or_else(|| session.hint_queue(), Ok)?;
     let token = session.webhook_token()?;
     // Whoever reads this may ask for their address (`casemirror webhooks url`).
     tracing::info!(address = %bound.address()?, "webhooks are taken");

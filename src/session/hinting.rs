@@ -105,25 +105,49 @@ impl Session {
         self.writer.run(place).await
     }
 
-    /// Takes what an earlier process kept and did not take, and lets cycles plan by it.
+    /// Takes what an earlier process kept and did not take, and lets cycles plan by it. Returns the queue that it had to
+    /// open: whoever takes webhooks goes on with that one, for the thread of each empties the file.
     ///
     /// # Errors
     /// Those of the store and of the queue's file.
-    pub(crate) async fn take_left_hints(&self) -> Result<()> {
+    pub(crate) async fn take_left_hints(&self) -> Result<Option<HintQueue>> {
         let path = path_of(self.store.path());
-        match std::fs::metadata(&path) {
-            Ok(file) if file.len() > 0 => {
-                let queue = self.hint_queue()?;
-                if let Some(batch) = queue.take() {
-                    self.take_hints(&batch).await?;
-                    queue.taken(batch.up_to);
-                }
-            }
-            Ok(_) => {}
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
+        let queue = match std::fs::metadata(&path) {
+            Ok(file) if file.len() > 0 => Some(self.hint_queue()?),
+            Ok(_) => None,
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => return Err(error::io("look at", &path, e)),
+        };
+        if let Some(queue) = &queue
+            && let Some(batch) = queue.take()
+        {
+            self.take_hints(&batch).await?;
+            queue.taken(batch.up_to);
         }
         self.place_roles().await?;
-        self.release_hints(i64::MAX).await
+        self.release_hints(i64::MAX).await?;
+        Ok(queue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::hints::path_of;
+    use crate::scope::{Hint, Told};
+    use crate::session::fixture::opened;
+
+    #[tokio::test]
+    async fn what_a_webhook_tells_after_the_left_hints_were_taken_is_kept_behind_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let session = opened(folder.path(), "");
+        assert!(session.take_left_hints().await.unwrap().is_none(), "no file, no queue");
+        let path = path_of(session.store().path());
+        let contact = |id| vec![Told::Hint(Hint::Contact { id })];
+        session.hint_queue().unwrap().keep(contact(1)).await.unwrap();
+        let queue = session.take_left_hints().await.unwrap().unwrap();
+        queue.keep(contact(2)).await.unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert_eq!(queue.take().unwrap().up_to, 2);
     }
 }
