@@ -95,6 +95,7 @@ fn recorder() -> Result<PrometheusRecorder> {
 const METRICS: &[(&str, &str)] = &[
     ("casemirror_build_info", "1, with the program's version"),
     ("casemirror_start_timestamp_seconds", "when this process began"),
+    ("casemirror_collected_timestamp_seconds", "when what is so now was collected from the store"),
     (
         "casemirror_ready",
         "1 where /readyz says so: both feeds were polled completely lately, and the store works",
@@ -211,6 +212,7 @@ fn set(facts: &Facts) {
     let flag = |is: bool| if is { 1.0 } else { 0.0 };
     gauge!("casemirror_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     gauge!("casemirror_start_timestamp_seconds").set(seconds(facts.started));
+    gauge!("casemirror_collected_timestamp_seconds").set(seconds(facts.at));
     gauge!("casemirror_ready").set(flag(facts.is_ready));
     for (feed, last) in facts.last_polls {
         let name = FeedName::as_str(feed);
@@ -308,6 +310,9 @@ mod tests {
         facts.status.tables[0].status = "absent";
         let text = metrics.render(&facts);
         assert!(!text.contains(&up), "{text}");
+        let collected =
+            format!("casemirror_collected_timestamp_seconds {}\n", facts.at.as_second());
+        assert!(text.contains(&collected), "{text}");
         for name in
             ["casemirror_runs_total{outcome=\"different\"} ", "casemirror_received_bytes_total "]
         {
