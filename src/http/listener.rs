@@ -345,10 +345,24 @@ mod tests {
             let _ = io::Read::read_to_end(&mut caller, &mut Vec::new());
             tokio::task::yield_now().await;
         }
+        tokio::time::advance(LONGEST_SILENCE - MOMENT).await;
+        assert!(read(&mut connection).is_pending());
         filled(&mut connection).await;
         tokio::time::advance(LONGEST_SILENCE - MOMENT).await;
         assert!(!is_over(&mut connection));
         tokio::time::advance(MOMENT * 2).await;
         assert!(is_over(&mut connection));
+    }
+
+    #[tokio::test]
+    async fn who_was_answered_and_says_nothing_more_loses_the_place() {
+        let (mut connection, _caller) = connected().await;
+        tokio::time::pause();
+        connection.answering.0.store(true, Ordering::Relaxed);
+        assert!(written(&mut connection).is_ready());
+        tokio::time::advance(LONGEST_SILENCE - MOMENT).await;
+        assert!(read(&mut connection).is_pending());
+        tokio::time::advance(MOMENT * 2).await;
+        assert!(matches!(read(&mut connection), Poll::Ready(Err(_))));
     }
 }
