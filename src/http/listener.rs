@@ -15,7 +15,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 
@@ -30,6 +30,11 @@ const FIRST_ANSWER: Duration = Duration::from_secs(5);
 const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
 /// And when nothing was answered on it for so long: who says nothing, or reads nothing, keeps no place from others.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
+/// What the system takes of answers on a connection before anybody reads, about. By itself it takes megabytes, which are
+/// memory, and which to fill would count as going on.
+const SENT_AHEAD: u32 = 256 << 10; // 256 KiB
+/// Callers in the system's queue.
+const MOST_QUEUED: u32 = 1_024;
 /// After a connection that could not be taken.
 const BREATHER: Duration = Duration::from_millis(100);
 
@@ -45,7 +50,7 @@ impl Bound {
     /// # Errors
     /// `Io` where it is taken or not this machine's.
     pub(crate) async fn to(address: SocketAddr, key: &str) -> Result<Bound> {
-        let listener = TcpListener::bind(address).await.map_err(|e| {
+        let listener = listening(address).map_err(|e| {
             Error::caused(Kind::Io, format!("cannot listen to {address} ({key})"), e)
         })?;
         Ok(Bound { listener, places: Arc::new(Semaphore::new(MOST_CONNECTIONS)) })
@@ -66,6 +71,16 @@ impl Bound {
         let routes = routes.into_make_service_with_connect_info::<Answering>();
         axum::serve(self, routes).await.map_err(|e| Error::caused(Kind::Io, "cannot serve", e))
     }
+}
+
+/// As `TcpListener::bind` does it, with connections that take little ahead.
+fn listening(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // The address of a process that has just ended is free.
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(SENT_AHEAD)?;
+    socket.bind(address)?;
+    socket.listen(MOST_QUEUED)
 }
 
 impl Listener for Bound {
@@ -219,7 +234,6 @@ mod tests {
     use axum::middleware::from_fn;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpSocket;
     use tokio::sync::Notify;
 
     use super::*;
@@ -291,13 +305,13 @@ mod tests {
         }
     }
 
-    /// Writes for as long as bytes go out.
-    async fn filled(connection: &mut Connection) {
-        let mut refused = 0;
+    /// Writes for as long as bytes go out; how many did.
+    async fn filled(connection: &mut Connection) -> usize {
+        let (mut refused, mut sent) = (0, 0);
         while refused < 50 {
             match written(connection) {
                 Poll::Ready(bytes) => {
-                    bytes.unwrap();
+                    sent += bytes.unwrap();
                     refused = 0;
                 }
                 // The system may take some more in a moment.
@@ -307,6 +321,7 @@ mod tests {
                 }
             }
         }
+        sent
     }
 
     const MOMENT: Duration = Duration::from_millis(10);
@@ -315,7 +330,8 @@ mod tests {
     async fn who_reads_no_answers_loses_the_place_however_much_is_asked() {
         let (mut connection, mut caller) = connected().await;
         tokio::time::pause();
-        filled(&mut connection).await;
+        let unread = filled(&mut connection).await;
+        assert!(unread < 1 << 20, "{unread} bytes are kept for who reads none");
         io::Write::write_all(&mut caller, b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         tokio::time::advance(LONGEST_SILENCE - MOMENT).await;
         assert!(!is_over(&mut connection));
