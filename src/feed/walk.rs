@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::page::{FeedRows, Identity};
+use super::page::{FeedRow, FeedRows, Identity};
 use crate::ticks::Ticks;
 
 /// The next call.
@@ -121,10 +121,13 @@ impl Walk {
         };
     }
 
-    /// Whether a page lacks all rows that were seen at its first date. That they all moved meanwhile costs some calls.
+    /// Whether a page from this date on lacks all rows that were seen at it, and has no other of that date: ties come in
+    /// any order. Where the rows have moved meanwhile, all is read by `$skip` for nothing.
     fn lacks_all_of(&self, from: Ticks, page: &FeedRows) -> bool {
+        let is_met =
+            |seen: &BTreeSet<i64>, row: &FeedRow| row.key() == from.get() || seen.contains(&row.id);
         let seen = self.seen.get(&from.get()).filter(|seen| !seen.is_empty());
-        seen.is_some_and(|seen| !page.rows.iter().any(|row| seen.contains(&row.id)))
+        seen.is_some_and(|seen| !page.rows.iter().any(|row| is_met(seen, row)))
     }
 
     fn after_page(

@@ -120,6 +120,28 @@ fn a_service_that_rounds_dates_up_loses_no_row_between_two_pages() {
 }
 
 #[test]
+fn ties_that_come_in_another_order_each_time_are_read_by_id() {
+    let mut rows: Vec<(i64, i64)> = (1..=7).map(|id| (id, id)).collect();
+    rows.extend((8..=57).map(|id| (id, 100)));
+    rows.push((58, 200));
+    let server = server(rows, 10);
+    let mut walk = Walk::by_date(Ticks::new(0));
+    let first = walk.next_ask().unwrap();
+    walk.take(first, &server.answer(first, Ticks::new(0)).unwrap(), 10, ALWAYS);
+    let next = walk.next_ask().unwrap();
+    assert_eq!(next, Ask::From(Ticks::new(100)));
+    // None of the three ties of the first page.
+    let mut others = FeedRows::default();
+    for id in 40..50 {
+        let row = FeedRow::for_test(id, Ticks::new(100));
+        others.identities.push(row.identity());
+        others.rows.push(row);
+    }
+    walk.take(next, &others, 10, ALWAYS);
+    assert!(matches!(walk.next_ask(), Some(Ask::Ties { .. })), "{:?}", walk.next_ask());
+}
+
+#[test]
 fn a_row_at_the_border_that_moved_meanwhile_is_met_again() {
     let server = server((1..=7).map(|i| (i, i * 10)), 4);
     let mut walk = Walk::by_date(Ticks::new(0));
