@@ -128,7 +128,14 @@ fn told(envelope: &Value, zone: &TimeZone) -> Vec<Told> {
     let Some(known) = KNOWN.iter().find(|known| known.eq_ignore_ascii_case(name)) else {
         return vec![Told::Unknown { event_type: shown_name(name) }];
     };
-    of_known(known, &payload_of(envelope).unwrap_or_default(), envelope, at)
+    // A body without a payload may be the payload, but for its `Id`, which is that of the event.
+    let payload = payload_of(envelope).unwrap_or_else(|| {
+        let of_event = |name: &String| name.eq_ignore_ascii_case("Id");
+        let mut flat = envelope.as_object().cloned().unwrap_or_default();
+        flat.retain(|name, _| !of_event(name));
+        Cow::Owned(Value::Object(flat))
+    });
+    of_known(known, &payload, envelope, at)
 }
 
 /// The payload of an envelope; one that is a text of JSON is that JSON.

@@ -199,6 +199,13 @@ fn a_fact_that_says_nothing_has_whatever_else_is_named_read() {
     let told = webhook(&json!({"EventType": "ChecklistItemChecked", "Item": {"CaseId": 17}}));
     assert!(matches!(&told[0], Told::Fact(fact) if fact.case_id.is_none()), "{told:?}");
     assert_eq!(told[1..], [case(17, CasePart::Row)]);
+    let flat = json!({"EventType": "ChecklistItemChecked", "Id": 9, "CaseId": 17, "EmployeeId": 3});
+    let told = webhook(&flat);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        matches!(&told[0], Told::Fact(fact) if fact.case_id == Some(17) && fact.employee_id == Some(3)),
+        "{told:?}"
+    );
     let told = webhook(&json!({"EventType": "ChecklistItemChecked"}));
     assert_eq!(told[1..], [without_id("ChecklistItemChecked")]);
 }
