@@ -42,7 +42,11 @@ pub(super) fn of(run: &Run, controls: Vec<String>) -> Result<Vec<String>> {
     // The feeds are asked in every run.
     let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
     let search_delay = run.config.source.search_delay;
-    for (table, (count, error)) in log.failed_scopes(&asked, &run.options.cases, search_delay)? {
+    // That all were not listed says nothing of some.
+    let listing = !run.options.is_partial();
+    for (table, (count, error)) in
+        log.failed_scopes(&asked, (&run.options.cases, listing), search_delay)?
+    {
         problems.push(failed_text(&table, count, &error));
     }
     for (table, count) in log.open_rejects(&asked, &run.options.cases)? {

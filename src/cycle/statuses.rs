@@ -96,7 +96,7 @@ impl Statuses<'_> {
                 }
             }
             forget_unnamed(conn, &catalog, Timestamp::now())?;
-            let waiting = log.failed_scopes(&tables, &[], search_delay)?;
+            let waiting = log.failed_scopes(&tables, (&[], true), search_delay)?;
             for (table, _) in
                 rows.iter().filter(|(_, row)| row.own_status() == TableStatus::Failing)
             {

@@ -229,11 +229,11 @@ impl<'c> RunLog<'c> {
 
     /// Scopes of these tables that failed and wait: how many, and one error. What waits for the search is not
     /// among them while that may lag (`source.search_delay`). `cases`: only theirs, and whole lists; empty:
-    /// all.
+    /// all. `listing`: that of all cases too.
     pub(crate) fn failed_scopes(
         &self,
         tables: &[impl AsRef<str>],
-        cases: &[i64],
+        (cases, listing): (&[i64], bool),
         search_delay: Duration,
     ) -> Result<BTreeMap<String, (i64, String)>> {
         let among = among("id", "0", cases, |id| id.to_string());
@@ -244,8 +244,7 @@ impl<'c> RunLog<'c> {
                  WHERE {} AND {} {among} {whole} GROUP BY table_name",
                 of_tables(tables),
                 is_failed(search_delay),
-                // That all were not listed says nothing of some.
-                whole = if cases.is_empty() {
+                whole = if listing {
                     String::new()
                 } else {
                     format!("AND part <> {}", sql::text(LISTING))

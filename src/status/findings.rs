@@ -31,7 +31,7 @@ impl Findings {
         let asked: Vec<&str> =
             asked_tables(catalog, &resources).into_iter().chain(FEED_TABLES).collect();
         let rejects = log.open_rejects(&tables, &[])?;
-        let failed = log.failed_scopes(&asked, &[], config.source.search_delay)?;
+        let failed = log.failed_scopes(&asked, (&[], true), config.source.search_delay)?;
         Ok(Findings { resources, rejects, failed })
     }
 

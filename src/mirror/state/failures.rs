@@ -376,7 +376,8 @@ mod tests {
         let conn = fixture::store(None, 2026..=2026);
         let fail = |id, kind, second| fails(&conn, ("cases", id), kind, second);
         let failed = || {
-            let failed = RunLog::new(&conn).failed_scopes(&["cases"], &[], Duration::from_secs(30));
+            let failed =
+                RunLog::new(&conn).failed_scopes(&["cases"], (&[], true), Duration::from_secs(30));
             failed.unwrap().get("cases").map_or(0, |(count, _)| *count)
         };
         for (id, kind) in (1..).zip(FailureKind::OF_THE_SEARCH) {
