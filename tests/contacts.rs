@@ -123,15 +123,27 @@ fn that_the_contacts_feed_is_forbidden_is_told_until_the_permissions_are_read_ag
     assert_status(&world.run(&["sync"]), 0);
     assert!(reason().contains("change feed"), "{}", reason());
     assert!(shown(&world.run(&["status"])).contains("contacts are read again by age"));
-    world.sandbox.remove_fault(forbidden);
     let (_, contact_id) = named(&world);
     edit(&world, contact_id);
+    // The permissions are read, and it is forbidden still: that is no failure each night.
+    world.doubt("10m");
     let due = "UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name = 'reference'";
-    Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(due).unwrap();
+    let read_permissions = || {
+        Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(due).unwrap();
+    };
+    read_permissions();
+    assert_status(&world.run(&["sync"]), 0);
+    assert_status(&world.run(&["sync"]), 0);
+    assert!(reason().contains("change feed"), "{}", reason());
+    world.sandbox.remove_fault(forbidden);
+    read_permissions();
     world.sync();
     assert_eq!(reason(), "");
     world.sync();
     world.assert_equal();
+    // It has answered since.
+    world.sandbox.fault(fault(FEED, Some(1), refuse(403)));
+    assert_status(&world.run(&["sync"]), 3);
 }
 
 #[test]

@@ -75,7 +75,10 @@ impl<'r> Permissions<'r> {
         let catalog = Arc::clone(&run.catalog);
         run.write(move |conn| {
             let state = State::new(conn);
-            state.set_meta("contacts_feed", "untried")?;
+            // What one 403 closed before, one closes again.
+            let was = state.meta("contacts_feed")?;
+            let was_closed = was.is_some_and(|was| was == "absent" || was == "reopened");
+            state.set_meta("contacts_feed", if was_closed { "reopened" } else { "untried" })?;
             state.statuses().set_reason("contacts", None)?;
             state.set_meta(CONTACTS_FEED_WHY, "")?;
             for table in &again {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use duckdb::Connection;
 use jiff::Timestamp;
 use tokio::sync::{Mutex, MutexGuard, watch};
 
@@ -175,7 +176,14 @@ impl Polls {
         let feed = FeedName::Contacts;
         let has_polled = self.has_polled(feed)?;
         match self.poll(feed).await {
-            Ok(polled) => Ok(Some(polled)),
+            Ok(polled) => {
+                if self.was_reopened()? {
+                    let reads =
+                        |conn: &Connection| State::new(conn).set_meta("contacts_feed", "untried");
+                    self.writer.run(reads).await?;
+                }
+                Ok(Some(polled))
+            }
             Err(error)
                 if is_closed(error.kind(), has_polled)
                     && self.is_believed(&error, has_polled)? =>
@@ -205,9 +213,10 @@ impl Polls {
     }
 
     /// Whether a feed is taken for closed by this error. That it has answered speaks against one 403, which a proxy may
-    /// have said: a second one has to come `source.doubt` after it.
+    /// have said: a second one has to come `source.doubt` after it. Where it was closed before, and has not answered
+    /// since, one is enough.
     fn is_believed(&self, error: &Error, has_polled: bool) -> Result<bool> {
-        if !has_polled || error.kind() != Kind::Forbidden {
+        if !has_polled || error.kind() != Kind::Forbidden || self.was_reopened()? {
             return Ok(true);
         }
         let before = doubted_before(&self.config);
@@ -215,6 +224,12 @@ impl Polls {
         State::new(&conn)
             .failures()
             .is_forbidden_since(&Failures::feed_scope(FeedName::Contacts), before)
+    }
+
+    /// Whether the contacts feed is tried again after it was closed, and has not answered yet.
+    fn was_reopened(&self) -> Result<bool> {
+        let conn = self.store.connection()?;
+        Ok(State::new(&conn).meta("contacts_feed")?.as_deref() == Some("reopened"))
     }
 
     /// Whether a feed was ever read to its end.
