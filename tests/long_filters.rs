@@ -5,7 +5,7 @@ use casemirror::sandbox::{Act, Facet, Fault};
 use rstest::rstest;
 
 use crate::support::follow::{assert_status, calls, change, shown_cases};
-use crate::support::scripted::{fault, search_path};
+use crate::support::scripted::{fault, refuse, search_path};
 use crate::support::{World, one};
 
 /// About 25 ids.
@@ -54,6 +54,19 @@ fn many_changed_cases_are_searched_by_as_many_ids_as_the_service_takes() {
     let searches = calls(&world).into_iter().filter(|(call, _)| call.contains("Search"));
     let searches: u64 = searches.map(|(_, times)| times).sum();
     assert!(searches < 20, "{searches}");
+}
+
+/// A proxy was in the way once.
+#[test]
+fn one_404_does_not_make_searches_small() {
+    let world = World::unthrottled(60);
+    world.sandbox.fault(fault(&search_path("Contact"), Some(1), refuse(404)));
+    world.sync();
+    world.assert_equal();
+    let contacts: u64 = one(&world.store(), "SELECT count(*)::UBIGINT FROM contacts");
+    let searches = calls(&world).into_iter().filter(|(call, _)| call.contains("ContactSearch"));
+    // The one that was refused, an id alone, and all by a hundred.
+    assert_eq!(searches.map(|(_, times)| times).sum::<u64>(), contacts.div_ceil(100) + 2);
 }
 
 #[test]

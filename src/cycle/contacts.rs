@@ -52,6 +52,9 @@ impl Contacts<'_, '_> {
         let mut share = run.progress.share(calls as u64);
         let (mut searched, mut rest) = (0, ids.as_slice());
         while !rest.is_empty() {
+            if self.answers.findings.gives_up(CONTACTS) {
+                break;
+            }
             let newer = most.is_none() && run.signals.latest() > self.answers.planned.handled();
             if newer || run.signals.interrupt() != Interrupt::None {
                 break;

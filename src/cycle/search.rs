@@ -98,7 +98,7 @@ impl Search<'_, '_> {
         let asked = self.answers.run.asked()?;
         let mut unknown = Vec::new();
         let mut rest = ids;
-        while !rest.is_empty() {
+        while !rest.is_empty() && !self.answers.findings.gives_up(first.table()) {
             let chunk = self.next_chunk(first, &mut rest);
             let lacking = match self.chunk(first, chunk).await? {
                 Searched::Answered { lacking, .. } if lacking.is_empty() => continue,
@@ -114,18 +114,19 @@ impl Search<'_, '_> {
             {
                 continue;
             }
-            let failed = match self.chunk(second, &lacking).await? {
-                Searched::Answered { lacking, failed } => {
-                    unknown.extend(lacking);
-                    failed
+            let (mut failed, mut left) = (Vec::new(), lacking.as_slice());
+            while !left.is_empty() {
+                let chunk = self.next_chunk(second, &mut left);
+                match self.chunk(second, chunk).await? {
+                    Searched::Answered { lacking, failed: some } => {
+                        unknown.extend(lacking);
+                        failed.extend(some);
+                    }
+                    // The other search decides alone.
+                    Searched::NotRead => unknown.extend(chunk),
+                    Searched::Failed => failed.extend(chunk),
                 }
-                // The other search decides alone.
-                Searched::NotRead => {
-                    unknown.extend(lacking);
-                    Vec::new()
-                }
-                Searched::Failed => lacking,
-            };
+            }
             // Only what both searches lack is known to be in none: it is asked for again.
             for id in failed {
                 let why = "one search lacks the case, and the other cannot be read";
@@ -161,14 +162,17 @@ impl Search<'_, '_> {
         };
         let mut answered = false;
         if trouble.may_be_too_many() {
-            match self.ask_alone(&resource, place, ids).await? {
-                None => answered = true,
-                // It is not their number.
-                Some(error) => {
-                    trouble.error = Some(error);
-                    let is_not_read = self.note(&resource, trouble).await?;
-                    return Ok(if is_not_read { Searched::NotRead } else { Searched::Failed });
-                }
+            // It is not their number.
+            if let Some(error) = self.ask_alone(&resource, place, ids).await? {
+                trouble.error = Some(error);
+                let is_not_read = self.note(&resource, trouble).await?;
+                return Ok(if is_not_read { Searched::NotRead } else { Searched::Failed });
+            }
+            answered = true;
+            // Nor is it where a proxy was in the way, or a smaller `$top` was found meanwhile.
+            match self.ask(&resource, place, ids).await? {
+                Ok(lacking) => return Ok(Searched::Answered { lacking, failed: Vec::new() }),
+                Err(again) => trouble = again,
             }
         }
         match self.narrow(&resource, place, trouble, answered).await? {
@@ -217,12 +221,15 @@ impl Search<'_, '_> {
             }
             let mut troubles = Vec::new();
             let were_too_many = trouble.may_be_too_many();
-            let second = trouble.ids.split_off(trouble.ids.len() / 2);
-            let half = second.len();
-            let mut halves = [trouble.ids, second].into_iter();
-            while let Some(half) = halves.next() {
-                calls += 1;
-                match self.ask(resource, place, &half).await? {
+            let most = ids_per_call(self.answers.run.client(), &resource.table);
+            let ids = std::mem::take(&mut trouble.ids);
+            let is_known = were_too_many && ids.len() > most;
+            // How many it takes is known by now, or is found out.
+            let size = if is_known { most } else { ids.len().div_ceil(2) };
+            let mut parts = ids.chunks(size).map(<[i64]>::to_vec);
+            while let Some(part) = parts.next() {
+                calls += usize::from(!is_known);
+                match self.ask(resource, place, &part).await? {
                     Ok(ids) => {
                         answered = true;
                         lacking.extend(ids);
@@ -231,15 +238,20 @@ impl Search<'_, '_> {
                         // The other half would take minutes as well.
                         calls = MOST_PARTS;
                         troubles.push(found);
-                        let ids = halves.next();
+                        let ids = parts.next();
                         troubles
                             .extend(ids.map(|ids| Trouble { ids, error: trouble.error.take() }));
                     }
                     Err(found) => troubles.push(found),
                 }
             }
-            if were_too_many && troubles.is_empty() {
-                self.answers.run.client().tops().takes_ids(&resource.table, half);
+            if were_too_many && !is_known && troubles.is_empty() {
+                tracing::info!(
+                    table = resource.table,
+                    most = size,
+                    "so many ids are asked for at once from now on"
+                );
+                self.answers.run.client().tops().takes_ids(&resource.table, size);
             }
             // Where nothing is answered it is the search that fails, not a case.
             if !answered && troubles.len() == 2 && troubles.iter().any(Trouble::is_of_the_service) {

@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The `$top` that each endpoint has taken; `None` where it takes none at all.
 #[derive(Default)]
 pub(crate) struct Tops {
     accepted: Mutex<HashMap<Arc<str>, Option<u32>>>,
-    /// Ids in one call, by the table that the search fills.
-    ids: Mutex<HashMap<String, usize>>,
+    /// Ids in one call, by the table that the search fills, and when that was found out.
+    ids: Mutex<HashMap<String, (usize, Instant)>>,
 }
+
+/// For so long a search is asked for no more ids than it took: a server is changed, or a proxy was in the way.
+const IDS_KEPT: Duration = Duration::from_secs(3_600);
 
 impl Tops {
     /// What `endpoint` has taken before, if it was asked.
@@ -45,16 +49,17 @@ impl Tops {
     }
 
     /// How many ids the search of a table has taken in one call after it had refused more: a server may limit the
-    /// length of an address, or the parts of a filter, and says neither. Kept for this process, as servers change.
+    /// length of an address, or the parts of a filter, and says neither.
     pub(crate) fn most_ids(&self, table: &str) -> Option<usize> {
-        self.ids().get(table).copied()
+        let found = self.ids().get(table).copied();
+        found.filter(|(_, at)| at.elapsed() < IDS_KEPT).map(|(most, _)| most)
     }
 
     pub(crate) fn takes_ids(&self, table: &str, most: usize) {
-        self.ids().insert(table.to_owned(), most);
+        self.ids().insert(table.to_owned(), (most, Instant::now()));
     }
 
-    fn ids(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+    fn ids(&self) -> MutexGuard<'_, HashMap<String, (usize, Instant)>> {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
