@@ -12,9 +12,15 @@ pub(crate) fn ident(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A quoted string literal: `it's` becomes `'it''s'`.
+/// A quoted string literal: `it's` becomes `'it''s'`. No statement can have a NUL in it, and JSON can: of a text with one
+/// it is what gives that text.
 pub(crate) fn text(value: &str) -> String {
-    format!("'{}'", value.replace('\'', "''"))
+    let quoted = value.replace('\'', "''");
+    if quoted.contains('\0') {
+        format!("('{}')", quoted.replace('\0', "' || chr(0) || '"))
+    } else {
+        format!("'{quoted}'")
+    }
 }
 
 /// A path as a quoted string literal.
@@ -143,5 +149,16 @@ mod tests {
         assert_eq!(text("it's"), "'it''s'");
         assert_eq!(idents(["a", "b"]), r#""a", "b""#);
         assert_eq!(texts(["a", "it's"]), "'a', 'it''s'");
+    }
+
+    #[test]
+    fn a_text_with_a_nul_is_the_text_that_the_store_has() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch("CREATE TABLE t (said VARCHAR)").unwrap();
+        for said in ["it's\0here", "\0", "\0\0x"] {
+            conn.execute("INSERT INTO t VALUES (?)", [said]).unwrap();
+            let same = format!("SELECT said FROM t WHERE said IN ({})", texts(["a", said]));
+            assert_eq!(query(&conn, &same, |row| row.get::<_, String>(0)).unwrap(), [said]);
+        }
     }
 }

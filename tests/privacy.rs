@@ -140,7 +140,8 @@ fn fields_without_a_column_follow_their_names() {
     set(
         "UPDATE main.activities SET _extra = '{\"NationalIdOfGuest\":\"01017012345\",\"Score\":0.50}' \
          WHERE id = (SELECT min(id) FROM main.activities); \
-         INSERT INTO sync.drift VALUES ('activities', 'NationalIdOfGuest', '\"01017012345\"', now()); \
+         INSERT INTO sync.drift VALUES ('activities', 'NationalIdOfGuest', '\"01017012345\"', now()), \
+           ('activities', 'Nul' || chr(0) || '.NationalId', '\"01017012345\"', now()); \
          INSERT INTO sync.rejects VALUES (1, 'activities', '1', '1/2', 'subject', \
            '{\"NationalId\":\"01017012345\"}', 'e', now(), now(), now())",
     );
@@ -152,6 +153,7 @@ fn fields_without_a_column_follow_their_names() {
     assert!(extra.contains("\"Score\":0.50") && !extra.contains("01017012345"), "{extra}");
     for told in [
         "SELECT example FROM sync.drift WHERE field = 'NationalIdOfGuest'",
+        "SELECT example FROM sync.drift WHERE starts_with(field, 'Nul')",
         "SELECT value FROM sync.rejects",
     ] {
         let told: String = one(&store, told);
