@@ -22,6 +22,7 @@ mod face;
 mod facets;
 mod faults;
 mod feed;
+mod forgetting;
 mod forwarded;
 mod freshness;
 mod gone_offices;

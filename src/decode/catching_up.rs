@@ -41,6 +41,7 @@ impl Decoded {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
         for (field, array) in schema.fields().iter().zip(self.rows.columns()) {
             let column = self.resource.column(field.name());
+            let is_classed = column.is_some_and(|column| column.class.is_some());
             let without: ArrayRef = if field.name() == EXTRA_COLUMN {
                 let texts = array.as_string::<i32>().iter();
                 Arc::new(texts.map(|t| t.map(|t| list.json_without(t))).collect::<StringArray>())
@@ -51,11 +52,11 @@ impl Decoded {
                 Arc::new(ListArray::try_new(
                     Arc::clone(item),
                     lists.offsets().clone(),
-                    Arc::new(texts_without(lists.values(), list)),
+                    Arc::new(texts_without(lists.values(), list, is_classed)),
                     lists.nulls().cloned(),
                 )?)
             } else {
-                Arc::new(texts_without(array, list))
+                Arc::new(texts_without(array, list, is_classed))
             };
             columns.push(without);
         }
@@ -63,6 +64,7 @@ impl Decoded {
     }
 }
 
-fn texts_without(array: &ArrayRef, list: &Forgotten) -> StringArray {
-    array.as_string::<i32>().iter().map(|text| text.and_then(|t| list.text_without(t))).collect()
+fn texts_without(array: &ArrayRef, list: &Forgotten, is_classed: bool) -> StringArray {
+    let texts = array.as_string::<i32>().iter();
+    texts.map(|text| text.and_then(|t| list.cell_without(t, is_classed))).collect()
 }

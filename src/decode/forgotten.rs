@@ -5,7 +5,8 @@
 //! however a letter is composed, so that `20 30 40 50` is found in `Ring 20-30-40-50!`. A word is a run of
 //! letters and digits. A name is found with its last word first too. Numbers of telephones and persons are
 //! found by their digits, however they are grouped, with the prefix of the country and without it. Where the mirror
-//! has but the hash of a value, a number or an e-mail address in a text is hashed and compared.
+//! has but the hash of a value, a number or an e-mail address in a text is hashed and compared. The hash of each text
+//! is such a text too: of a column that privacy hashes, the store has nothing else to be asked about.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,7 +168,16 @@ impl Forgotten {
             digits: length(number.len()),
             hash: self.hash(b"number", [number.as_str()]),
         }));
+        // Names stand in a contact's row as they are, and hashed in the rows of others.
+        if !self.hashes.made(text) {
+            entries.push(self.hash_entry(text));
+        }
         entries
+    }
+
+    /// The entry of a text as it stands in a column that privacy hashes.
+    fn hash_entry(&self, text: &str) -> Entry {
+        self.text_entry(&[&self.hashes.hash(text)])
     }
 
     fn text_entry(&self, words: &[&str]) -> Entry {
@@ -185,8 +195,9 @@ impl Forgotten {
         let word = parts.max_by_key(|part| part.len()).unwrap_or_default().to_owned();
         // The others have it in them.
         let shortest = numbers(text).into_iter().min_by_key(String::len);
-        let hashed = self.hashes.made(text).then_some(Part::Hashed);
-        [Part::Word(word)].into_iter().chain(shortest.map(Part::Digits)).chain(hashed).collect()
+        let hashed =
+            if self.hashes.made(text) { Part::Hashed } else { Part::Word(self.hashes.hash(text)) };
+        [Part::Word(word), hashed].into_iter().chain(shortest.map(Part::Digits)).collect()
     }
 
     /// Whether a text is a hash that privacy has made.
@@ -236,9 +247,24 @@ impl Forgotten {
         Cleared::Without(out)
     }
 
+    /// The same of a text of a column. One that has a class may be known by its hash alone.
+    pub(crate) fn clear_cell(&self, text: &str, is_classed: bool) -> Cleared {
+        let is_known = || is_classed && !self.has_no_text() && self.has(self.hash_entry(text));
+        match self.clear(text) {
+            Cleared::Gone => Cleared::Gone,
+            _ if is_known() => Cleared::Gone,
+            cleared => cleared,
+        }
+    }
+
     /// What is left of a text.
     pub(crate) fn text_without(&self, text: &str) -> Option<String> {
-        match self.clear(text) {
+        self.cell_without(text, false)
+    }
+
+    /// What is left of a text of a column.
+    pub(crate) fn cell_without(&self, text: &str, is_classed: bool) -> Option<String> {
+        match self.clear_cell(text, is_classed) {
             Cleared::Same => Some(text.to_owned()),
             Cleared::Gone => None,
             Cleared::Without(rest) => Some(rest),
@@ -278,10 +304,7 @@ impl Forgotten {
     /// The same of a value that is known by its hash alone.
     fn hashed_at(&self, text: &str, words: &[(Range<usize>, String)]) -> Option<usize> {
         let start = words.first()?.0.start;
-        let is_known = |plain: &str| {
-            let hash = self.hashes.hash(plain);
-            self.text_at(&[(0..hash.len(), hash)]).is_some()
-        };
+        let is_known = |plain: &str| self.has(self.hash_entry(plain));
         if let Some((address, length)) = address(text, words) {
             return (is_known(address) || is_known(&address.to_lowercase())).then_some(length);
         }

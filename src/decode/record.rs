@@ -207,9 +207,13 @@ impl Reader {
     fn take_column<'a>(&self, i: usize, raw: &'a str, row: &mut Row<'a>) -> Option<String> {
         let column = &self.resource.columns[i];
         row.faults.retain(|(faulty, _, _)| *faulty != i);
-        match self.cell(column.kind, column.class, self.stays[i], raw) {
+        match self.cell(column.kind, column.class, raw) {
             Ok(cell) => {
-                let cell = if self.stays[i] { cell } else { self.without_forgotten(cell) };
+                let cell = if self.stays[i] {
+                    cell
+                } else {
+                    self.without_forgotten(cell, column.class.is_some())
+                };
                 row.cells[i] = match (column.cut, cell) {
                     (Some(cut), Cell::One(Value::Text(text))) => cut::cut(cut, &text)
                         .map_or(Cell::Null, |kept| Cell::One(Value::Text(kept.into()))),
@@ -231,14 +235,10 @@ impl Reader {
         &self,
         kind: ColumnType,
         class: Option<Class>,
-        stays: bool,
         raw: &'a str,
     ) -> Result<Cell<'a>, String> {
         let privacy = &self.context.privacy;
-        let may_be_forgotten = class.is_some() && !stays;
         let private = |value| match value {
-            // What is forgotten may be known by its hash alone, or be hashed only since.
-            Some(Value::Text(text)) if may_be_forgotten && self.is_forgotten(&text) => None,
             Some(Value::Text(text)) => privacy.text(class, text).map(Value::Text),
             other => other,
         };
@@ -261,20 +261,15 @@ impl Reader {
         Ok(if dropped { Cell::Null } else { Cell::List(values) })
     }
 
-    /// Whether a text of a column with a class is, as it is or as its hash, a forgotten one.
-    fn is_forgotten(&self, text: &str) -> bool {
-        let is_gone = |text: &str| self.forgotten.clear(text) == Cleared::Gone;
-        !self.forgotten.is_empty() && (is_gone(text) || is_gone(&self.context.privacy.hash(text)))
-    }
-
-    /// A cell without texts of persons who are forgotten.
-    fn without_forgotten<'a>(&self, cell: Cell<'a>) -> Cell<'a> {
+    /// A cell without texts of persons who are forgotten. The list is asked about what privacy has made of a text, which is
+    /// all that `forget` finds in the store: asked before, it would take out what stays there.
+    fn without_forgotten<'a>(&self, cell: Cell<'a>, is_classed: bool) -> Cell<'a> {
         let forgotten = &self.forgotten;
         if forgotten.is_empty() {
             return cell;
         }
         let without = |value: Value<'a>| match value {
-            Value::Text(text) => match forgotten.clear(&text) {
+            Value::Text(text) => match forgotten.clear_cell(&text, is_classed) {
                 Cleared::Same => Some(Value::Text(text)),
                 Cleared::Gone => None,
                 Cleared::Without(rest) => Some(Value::Text(rest.into())),
@@ -293,9 +288,8 @@ impl Reader {
     /// A value as `_extra`, rejects and drift show it; `None` where privacy drops it.
     fn shown(&self, class: Option<Class>, raw: &str) -> Option<String> {
         let privacy = &self.context.privacy;
-        let canonical = canonical::canonical(raw, privacy);
-        let canonical = self.forgotten.clear_json(&canonical).unwrap_or(canonical);
-        privacy.json(class, &canonical)
+        let shown = privacy.json(class, &canonical::canonical(raw, privacy))?;
+        Some(self.forgotten.clear_json(&shown).unwrap_or(shown))
     }
 }
 

@@ -134,6 +134,41 @@ fn a_forgotten_persons_details_stay_in_the_rows_about_others() {
     }
 }
 
+/// `forget` finds in the store what privacy made of a text, and nothing else: what is read again is what it left.
+#[test]
+fn what_is_decoded_is_what_forgetting_leaves_of_the_rows_in_the_store() {
+    let mut params = params();
+    for (name, value) in [("journal_level", "offices"), ("journal_month", "2026-10-01")] {
+        params.insert(name.to_owned(), Param::Text(value.to_owned()));
+    }
+    params.insert("journal_id".to_owned(), Param::Int(11));
+    for mode in [PrivacyMode::Keep, PrivacyMode::Hash, PrivacyMode::Drop] {
+        let plain = context(PrivacyMode::Keep, mode);
+        let list = plain.privacy.forgotten();
+        let list = list.with(list.entries_of("Dag Hansen", true));
+        let context =
+            Context { privacy: plain.privacy.clone().forgetting(list.clone()), ..plain.clone() };
+        for name in ["Dag Hansen", "Hansen, Dag", "Oda Jensen og Dag Hansen", "Oda Jensen"] {
+            let line = format!(
+                r#"{{"CaseReferralKey":"1","SellerName":"{name}","OtherPhone":"{name}","More":{{"Email":"{name}"}}}}"#
+            );
+            let decode = |context| decode_with(context, "case_journals", &params, &[&line]);
+            let (stored, again) = (decode(&plain), decode(&context));
+            let left = |column: &str, is_json: bool| {
+                texts(&stored, column)[0].clone().and_then(|text| {
+                    if is_json { Some(list.json_without(&text)) } else { list.text_without(&text) }
+                })
+            };
+            let read = |column: &str| texts(&again, column)[0].clone();
+            assert_eq!(read("seller_name"), left("seller_name", false), "{mode:?}: {name}");
+            assert_eq!(read("_extra"), left("_extra", true), "{mode:?}: {name}");
+            let is_gone = name == "Dag Hansen" || mode == PrivacyMode::Drop;
+            let is_gone = is_gone || (mode == PrivacyMode::Keep && name == "Hansen, Dag");
+            assert_eq!(read("seller_name").is_none(), is_gone, "{mode:?}: {name}");
+        }
+    }
+}
+
 #[test]
 fn dropped_classes_leave_neither_column_nor_extra() {
     let context = context(PrivacyMode::Drop, PrivacyMode::Drop);

@@ -1,0 +1,85 @@
+//! Who is forgotten where privacy hashes: what is read again is what was rewritten.
+
+use std::process::Output;
+
+use crate::support::follow::assert_status;
+use crate::support::journals::{FEED, month, options, read_again, restatements};
+use crate::support::{World, one, shown};
+
+const KEEP: &str = "contact_details = \"keep\"\n";
+const HASH: &str = "contact_details = \"hash\"\n";
+
+/// A mirror of closed months that keeps contact details.
+fn kept() -> World {
+    let world = World::with(options(40));
+    world.journals_since(&format!("{}-01", month(2)));
+    world.configure(&format!("{KEEP}{FEED}"));
+    world.bootstrap();
+    world
+}
+
+fn tighten(world: &World) {
+    world.configure(&format!("{HASH}{FEED}"));
+    world.sync();
+}
+
+fn forget(world: &World, contact: i64) -> Output {
+    let output = world.run(&["forget", "--contact", &contact.to_string()]);
+    assert_status(&output, 0);
+    output
+}
+
+/// The contact whose name stands most often as the seller's in the journal of the cases.
+fn seller(world: &World) -> i64 {
+    let named = "SELECT c.id FROM main.contacts c JOIN main.case_journals j ON j.seller_name = c.name \
+                 WHERE c.name LIKE '% %' GROUP BY c.id ORDER BY count(*) DESC, c.id LIMIT 1";
+    one(&world.store(), named)
+}
+
+/// Everything is read again, and nothing is a change.
+fn assert_nothing_changed(world: &World, versions: &[i64]) {
+    for ago in 0..=2 {
+        read_again(world, &month(ago));
+    }
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(restatements(world), [""; 0]);
+    assert_eq!(history(world), versions);
+    let output = world.run(&["verify", "--sample", "40"]);
+    assert_status(&output, 0);
+}
+
+/// How many versions history has, table by table.
+fn history(world: &World) -> Vec<i64> {
+    ["cases", "contacts", "case_journals", "revenue_journals", "depot_journals"]
+        .map(|table| one(&world.store(), &format!("SELECT count(*) FROM history.{table}")))
+        .into()
+}
+
+#[test]
+fn a_name_that_others_rows_hash_goes_from_them_and_no_reading_finds_a_difference() {
+    let world = kept();
+    let person = seller(&world);
+    let line: String = one(
+        &world.store(),
+        &format!(
+            "SELECT format('journal_id = {{}} AND journal_month = ''{{}}'' AND line_id = {{}}', j.journal_id, \
+               j.journal_month, j.line_id) \
+             FROM main.case_journals j JOIN main.contacts c ON c.name = j.seller_name WHERE c.id = {person} LIMIT 1"
+        ),
+    );
+    tighten(&world);
+    let hash = format!("SELECT seller_name FROM main.case_journals WHERE {line}");
+    let hash: String = one(&world.store(), &hash);
+    assert!(hash.len() == 32 && !hash.contains(' '), "{hash}");
+    let hashed = format!("SELECT count(*) FROM main.case_journals WHERE seller_name = '{hash}'");
+    let count = || [world.store(), world.published()].map(|conn| one::<i64>(&conn, &hashed));
+    assert!(count().iter().all(|count| *count > 0));
+    let versions = history(&world);
+
+    let said = shown(&forget(&world, person));
+    assert!(said.contains("main.case_journals.seller_name"), "{said}");
+    assert_eq!(count(), [0, 0]);
+    assert_status(&world.run(&["verify", "--sample", "40"]), 0);
+    assert_nothing_changed(&world, &versions);
+    assert_eq!(count(), [0, 0]);
+}
