@@ -83,3 +83,25 @@ fn a_name_that_others_rows_hash_goes_from_them_and_no_reading_finds_a_difference
     assert_nothing_changed(&world, &versions);
     assert_eq!(count(), [0, 0]);
 }
+
+/// Two people who live together, and the platform's hash of one number in both rows.
+#[test]
+fn a_telephone_that_two_people_share_is_found_in_texts_where_privacy_hashes_it_too() {
+    let world = World::with(options(8));
+    world.configure(&format!("{KEEP}{FEED}"));
+    world.bootstrap();
+    let of_two = "SELECT {} FROM main.contacts WHERE phone_number IS NOT NULL AND contact_type = 'Person'";
+    let [person, other] =
+        ["min(id)", "max(id)"].map(|id| one::<i64>(&world.store(), &of_two.replace("{}", id)));
+    let phone = format!("SELECT phone_number FROM main.contacts WHERE id = {person}");
+    let phone: String = one(&world.store(), &phone);
+    world.alter(&format!("UPDATE main.contacts SET phone_number = '{phone}' WHERE id = {other}"));
+    tighten(&world);
+    world.alter(&format!("UPDATE main.notes SET message = 'Ring {phone} i dag' WHERE rowid = 0"));
+    let said = shown(&forget(&world, person));
+    let note = "SELECT message FROM main.notes WHERE message LIKE 'Ring %i dag'";
+    assert_eq!(one::<String>(&world.store(), note), "Ring [forgotten] i dag");
+    assert!(said.contains("stands in rows about other people"), "{said}");
+    let left = format!("SELECT phone_number IS NOT NULL FROM main.contacts WHERE id = {other}");
+    assert!(one::<bool>(&world.store(), &left));
+}

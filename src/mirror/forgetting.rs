@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use duckdb::Connection;
 
 use super::erasure;
-use crate::catalog::{Catalog, Column, EXTRA_COLUMN, Person, Resource};
+use crate::catalog::{Catalog, Class, Column, EXTRA_COLUMN, Person, Resource};
 use crate::decode::{Entry, Forgotten, Learned, Part, Telling};
 use crate::error::Result;
 use crate::sql::{self, query, scalar_i64};
@@ -133,9 +133,11 @@ impl Known {
             telling.extend(learned.iter().filter(own).flat_map(|of| of.texts.iter().cloned()));
             for Telling { text, is_name } in telling {
                 let of_text = list.entries_of(&text, is_name);
-                // A mask of the platform's is a hash like any other, and stands in everybody's row.
+                // A mask of the platform's is a hash like any other, and stands in everybody's row. Numbers of persons are
+                // masked; a telephone that another one has too is shared.
+                let is_masked = |column: &Column| column.class == Some(Class::Identifier);
                 let is_mask = list.is_hash(&text)
-                    && is_of_others(conn, resource, contact, &text, |c| c.class.is_some())?;
+                    && is_of_others(conn, resource, contact, &text, is_masked)?;
                 let Some(own) = of_text.first().filter(|_| !is_mask) else {
                     taken.common += 1;
                     continue;
