@@ -312,7 +312,12 @@ impl Forgotten {
         let mut numbers = grouped.iter().filter(|grouped| grouped.digits.len() >= NUMBER);
         let known = numbers.rfind(|grouped| {
             let written = &text[start..grouped.end];
-            is_known(&grouped.digits) || (written != grouped.digits && is_known(written))
+            is_known(&grouped.digits)
+                || (written != grouped.digits && is_known(written))
+                // It begins with its first digit, and the platform may write a `+` before that.
+                || (text[..start].ends_with('+')
+                    && (is_known(&text[start - 1..grouped.end])
+                        || is_known(&format!("+{}", grouped.digits))))
         });
         known.map(|grouped| grouped.words)
     }
