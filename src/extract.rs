@@ -23,7 +23,7 @@ use crate::failpoint;
 use crate::scope::{AnswerDigest, Version};
 use crate::source::split::field_of;
 use crate::source::{Answer, Client, Expected, PagePlan, Pages, Verdict};
-use crate::text::trim_json;
+use crate::text::{trim_json, whole_number};
 pub(crate) use call::read_of;
 use call::{
     FARTHEST_AHEAD, HALF_A_DAY, fallback_plan, naming_plan, page_plan, request, window_plan,
@@ -200,7 +200,8 @@ impl Extractor {
         for (record, params) in records {
             let mut params = Params::clone(&params);
             let text = std::str::from_utf8(&record).unwrap_or_default();
-            let id = field.and_then(|field| field_of(text, field)).and_then(|id| id.parse().ok());
+            let id =
+                field.and_then(|field| field_of(text, field)).and_then(|id| whole_number(id).ok());
             // One that names no scope has no usable key, and is rejected whole.
             if let Some(id) = id.filter(|id| *id > 0) {
                 params.insert(each.param.clone(), Param::Int(id));

@@ -55,7 +55,7 @@
 //! - [`pulse`]: when the daemon's parts last did what they are for.
 //! - [`ticks`]: instants as the source counts them, in 100 ns.
 //! - [`sql`]: SQL identifiers and literals, quoted.
-//! - [`text`]: numbers with their noun.
+//! - [`text`]: numbers with their noun, and as JSON has them.
 //! - [`tls`]: what encrypts connections.
 //! - [`error`]: one error, whose kind decides retry, exit status and hint.
 //! - [`memory`]: when freed memory goes back to the system.

@@ -1,10 +1,14 @@
-//! Words that go with numbers, and the strings of JSON.
+//! Words that go with numbers, and the strings and numbers of JSON.
+
+mod numbers;
 
 use std::borrow::Cow;
 use std::fmt::Display;
 
 use bytes::Bytes;
 use serde::Deserialize;
+
+pub(crate) use numbers::{scaled, whole_number, wrong_type};
 
 /// A JSON string, borrowed where it is written without escapes.
 #[derive(Deserialize)]

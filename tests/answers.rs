@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::support::follow::{assert_status, calls, change, shown_cases};
 use crate::support::scripted::{
-    assert_incomplete, assert_mended, fault, garbage, page, property_rows, refuse, search_path,
+    assert_incomplete, assert_mended, fault, garbage, page, property_rows, refuse, script_search,
+    search_path,
 };
 use crate::support::{World, one};
 
@@ -103,6 +104,37 @@ fn records_that_come_twice_do_not_stand_for_those_that_did_not_come() {
     world.sandbox.fault(fault(ROLES, None, Fault::Spoil { how: Spoil::DuplicateRecord }));
     assert_status(&world.run(&["sync", "--full"]), 0);
     world.assert_equal();
+}
+
+/// 1053.0 is the whole number 1053, in a column and for whoever asks which cases an answer has.
+#[test]
+fn an_id_that_is_written_with_a_zero_fraction_is_that_id_to_all_who_read_it() {
+    let world = mirrored(12);
+    let written = |row: &Value| {
+        let mut row = row.clone();
+        for field in ["Id", "CaseId"] {
+            row[field] = row[field].as_i64().unwrap().to_string().parse::<f64>().unwrap().into();
+        }
+        row["Heading"] = "Som et desimaltall".into();
+        row
+    };
+    let rows: Vec<Value> = property_rows(&world, None).iter().map(written).collect();
+    assert!(rows[0].to_string().contains(".0"), "{}", rows[0]);
+    let counted = || one::<i64>(&world.store(), "SELECT count(*) FROM main.cases");
+    let before = counted();
+    world.sandbox.fault(fault(&search_path("Property"), Some(1), garbage(&page(&rows))));
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(counted(), before);
+    let doubted = "SELECT count(*) FROM sync.seen WHERE state IS DISTINCT FROM 'found'";
+    assert_eq!(one::<i64>(&world.store(), doubted), 0);
+    let case_id = shown_cases(&world)[0];
+    let one_row = rows.iter().find(|row| row["Id"].as_f64() == Some(case_id as f64)).unwrap();
+    script_search(&world, "Property", case_id, std::slice::from_ref(one_row));
+    change(&world, case_id, Facet::Note);
+    world.sync();
+    let heading = format!("SELECT heading FROM main.cases WHERE id = {case_id}");
+    assert_eq!(one::<String>(&world.store(), &heading), "Som et desimaltall");
+    assert_eq!(counted(), before);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::mirror::{Failures, State};
 use crate::scope::{FailureKind, Place};
 use crate::source::split::field_of;
 use crate::source::{self, Pages};
+use crate::text::whole_number;
 
 /// The listing of everything that both searches show.
 pub(super) struct Listing<'c, 'r> {
@@ -233,5 +234,5 @@ impl<'c, 'r> Listing<'c, 'r> {
 
 /// The id of a search row.
 fn id_of(record: &[u8]) -> Option<i64> {
-    field_of(std::str::from_utf8(record).ok()?, "Id")?.parse().ok()
+    whole_number(field_of(std::str::from_utf8(record).ok()?, "Id")?).ok()
 }

@@ -13,10 +13,11 @@ use super::learned::Learned;
 use super::record::{Cell, Reader, Row};
 use super::rejects::Rejects;
 use super::slots;
-use super::value::{self, Value};
+use super::value::Value;
 use super::{Context, Decoded, Drift, Param, Params, Reject, canonical};
 use crate::catalog::{Catalog, ColumnType, Group, LINE_ID, LINE_NUMBER, Origin, Resource, Scalar};
 use crate::error::{Error, Kind, Result};
+use crate::text::wrong_type;
 
 /// New fields of a table that are told of one answer; their values are in `_extra` all the same.
 const MOST_DRIFT: usize = 200;
@@ -403,7 +404,7 @@ impl<'a> Decoder<'a> {
                 let mut row = Row::empty(&self.reader.resource);
                 self.give(params, &mut row);
                 let known = self.name(&row, self.position_column);
-                self.reject_whole(&known, value::wrong_type("a list of records", text));
+                self.reject_whole(&known, wrong_type("a list of records", text));
             }
         }
     }

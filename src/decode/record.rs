@@ -14,7 +14,7 @@ use super::value::{self, Value};
 use super::{Cleared, Context, Forgotten, Privacy, canonical, cut};
 use crate::catalog::{Class, ColumnType, Resource};
 use crate::config::PrivacyMode;
-use crate::text::JsonText;
+use crate::text::{JsonText, wrong_type};
 
 /// Reads the records of one table.
 pub(super) struct Reader {
@@ -98,7 +98,7 @@ impl Reader {
                     return Err("a record without any field of its table".to_owned());
                 }
             }
-            (Some(b'n'), _) | (_, None) => return Err(value::wrong_type("a record", raw)),
+            (Some(b'n'), _) | (_, None) => return Err(wrong_type("a record", raw)),
             (_, Some(i)) => {
                 if let Some(text) = self.take_column(i, raw, &mut row) {
                     // A bare value has no field name: it is kept under its column's.
@@ -171,7 +171,7 @@ impl Reader {
             Some(b'{') => serde_json::Deserializer::from_str(raw)
                 .deserialize_map(Fields)
                 .map_err(|_| "not a readable object (a broken escape)".to_owned()),
-            _ => Err(value::wrong_type("an object", raw)),
+            _ => Err(wrong_type("an object", raw)),
         };
         let fields = fields.and_then(|fields| {
             let mut names: Vec<_> = fields.iter().map(|(name, _)| name.clone()).collect();
@@ -250,7 +250,7 @@ impl Reader {
             return Ok(Cell::Null);
         }
         let items: Vec<&RawValue> =
-            serde_json::from_str(raw).map_err(|_| value::wrong_type("a list", raw))?;
+            serde_json::from_str(raw).map_err(|_| wrong_type("a list", raw))?;
         let mut values = Vec::with_capacity(items.len());
         for (n, item) in items.iter().enumerate() {
             let value = value::scalar(kind.scalar, item.get(), &self.context.zone)

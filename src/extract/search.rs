@@ -11,6 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::scope::{Place, Version};
 use crate::source::split::field_of;
 use crate::source::{Filter, Page, Pages, Request, Verdict, records};
+use crate::text::whole_number;
 use crate::ticks::Ticks;
 
 /// The rows of one page of a search.
@@ -113,7 +114,7 @@ impl Extractor {
         while let Some(page) = pages.next().await? {
             ids.extend(page.records.iter().filter_map(|record| {
                 let text = std::str::from_utf8(record).unwrap_or_default();
-                field_of(text, "Id").and_then(|id| id.parse::<i64>().ok())
+                field_of(text, "Id").and_then(|id| whole_number(id).ok())
             }));
         }
         ids.sort_unstable();
@@ -140,10 +141,10 @@ impl Extractor {
         for record in &page.records {
             // The slices are JSON texts cut out of a body that was parsed as such.
             let text = std::str::from_utf8(record).unwrap_or_default();
-            let id = field_of(text, "Id").and_then(|id| id.parse::<i64>().ok());
+            let id = field_of(text, "Id").and_then(|id| whole_number(id).ok());
             if place != Place::Contacts
                 && let Some(case_id) = field_of(text, "CaseId").filter(|raw| *raw != "null")
-                && case_id.parse::<i64>().ok() != id
+                && whole_number(case_id).ok() != id
             {
                 return Err(Error::new(
                     Kind::WrongId,
@@ -206,7 +207,7 @@ impl Extractor {
         let mut records = Vec::new();
         if !body.is_empty() && body[..] != *b"null" {
             let text = std::str::from_utf8(&body).unwrap_or_default();
-            let own = field_of(text, "Id").and_then(|raw| raw.parse::<i64>().ok());
+            let own = field_of(text, "Id").and_then(|raw| whole_number(raw).ok());
             if own != Some(id) {
                 return Err(Error::new(
                     Kind::BadAnswer,

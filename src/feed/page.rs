@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::catalog::ChangeDate;
 use crate::scope::{CaseDates, ContactSeen, FeedName, Unreadable, unreadable_date};
-use crate::text::JsonText;
+use crate::text::{JsonText, whole_number};
 use crate::ticks::Ticks;
 
 /// How much of a value that is no date is kept, in characters.
@@ -172,7 +172,7 @@ fn read_record(text: &str, name: FeedName, zone: &TimeZone) -> Result<FeedRow, U
     // A row that moved has a date of that: none is as bad as one that cannot be read.
     let modified = read("ModifiedDate").and_then(|date| date.ok_or("not set".to_owned()));
     let id_field = id_field(name);
-    let Ok(id) = raw(id_field).parse::<i64>() else {
+    let Ok(id) = whole_number(raw(id_field)) else {
         let error = format!("a record whose {id_field} is missing or no whole number");
         return Err(unidentified(modified.ok(), error));
     };

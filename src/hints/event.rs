@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::scope::{CasePart, Fact, Hint, Told};
+use crate::text::whole_number;
 use crate::ticks::Ticks;
 
 /// A name of an event type is not longer; of longer ones the beginning is kept.
@@ -318,8 +319,8 @@ fn id_of(value: &Value, name: &str) -> Option<i64> {
 /// An id: a positive integer, as a number or as text.
 fn integer(value: &Value) -> Option<i64> {
     let id = match value {
-        Value::Number(number) => number.as_i64(),
-        Value::String(text) => text.parse().ok(),
+        Value::Number(number) => whole_number(&number.to_string()).ok(),
+        Value::String(text) => whole_number(text).ok(),
         _ => None,
     };
     id.filter(|id| *id > 0)

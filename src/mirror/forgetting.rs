@@ -136,8 +136,8 @@ impl Known {
                 // A mask of the platform's is a hash like any other, and stands in everybody's row. Numbers of persons are
                 // masked; a telephone that another one has too is shared.
                 let is_masked = |column: &Column| column.class == Some(Class::Identifier);
-                let is_mask = list.is_hash(&text)
-                    && is_of_others(conn, resource, contact, &text, is_masked)?;
+                let is_mask =
+                    list.is_hash(&text) && is_of_others(conn, resource, contact, &text, is_masked)?;
                 let Some(own) = of_text.first().filter(|_| !is_mask) else {
                     taken.common += 1;
                     continue;

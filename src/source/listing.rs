@@ -17,6 +17,7 @@ use super::shape::{Expected, Shape, fault};
 use super::split::{field_of, fingerprint, fingerprint_of_value, records};
 use crate::error::{Kind, Result};
 use crate::progress::Share;
+use crate::text::whole_number;
 
 /// What a service gives when it is not told how many (reference 8).
 const DEFAULT_TOP: u32 = 100;
@@ -276,7 +277,7 @@ impl Pages {
     fn mark(&self, record: &str) -> Mark {
         if let Paging::Keyset { field } = &self.plan.paging {
             let text = field_of(record, field);
-            let key = text.and_then(|text| text.parse().ok());
+            let key = text.and_then(|text| whole_number(text).ok());
             let fingerprint = match text {
                 Some(text) => fingerprint([text]),
                 None => fingerprint_of_value(record),

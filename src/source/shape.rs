@@ -17,7 +17,7 @@ use super::field_names::FieldNames;
 use super::refusal;
 use super::split::{describe, other_shape};
 use crate::error::{Error, Kind};
-use crate::text::{JsonText, trim_json};
+use crate::text::{JsonText, trim_json, whole_number};
 
 /// How many names of fields an error repeats. Names only: values can be personal.
 const MOST_NAMES: usize = 8;
@@ -389,7 +389,7 @@ fn is_common(field: &str) -> bool {
 
 /// Whether a field repeats the id that was asked for, or says nothing. Ids come in quotes as well.
 fn is_id(raw: &str, id: i64) -> bool {
-    raw == "null" || raw.trim_matches('"').parse() == Ok(id)
+    raw == "null" || whole_number(raw.trim_matches('"')) == Ok(id)
 }
 
 #[cfg(test)]
