@@ -25,8 +25,9 @@ fn judged(shape: Shape, body: &str) -> String {
 #[case::values(Shape::List, r#"["a", 1, null]"#)]
 #[case::own(
     Shape::List,
-    r#"[{"CaseId": 17}, {"CaseId": "17"}, {"CaseId": 17.0}, {"CaseId": null}]"#
+    r#"[{"CaseId": 17}, {"CaseId": "17"}, {"CaseId": null}]"#
 )]
+#[case::own_with_zeros(Shape::List, r#"[{"CaseId": 17.0}, {"CaseId": 1.7e1}]"#)]
 #[case::record(Shape::Record, r#"{"Id": 1, "New": 2}"#)]
 #[case::message(Shape::Record, r#"{"Id": 1, "Message": "Call first", "Floor": 2}"#)]
 #[case::no_message(Shape::Record, r#"{"Id": 1, "Message": null}"#)]
