@@ -117,7 +117,7 @@ fn an_id_that_is_written_with_a_zero_fraction_is_that_id_to_all_who_read_it() {
                 row[field] = id.into();
             }
         }
-        row["Heading"] = "Som et desimaltall".into();
+        row["SettlementCompanyName"] = "Som et desimaltall".into();
         row
     };
     let plain = property_rows(&world, None);
@@ -135,8 +135,8 @@ fn an_id_that_is_written_with_a_zero_fraction_is_that_id_to_all_who_read_it() {
     script_search(&world, "Property", case_id, &rows[at..=at]);
     change(&world, case_id, Facet::Note);
     world.sync();
-    let heading = format!("SELECT heading FROM main.cases WHERE id = {case_id}");
-    assert_eq!(one::<String>(&world.store(), &heading), "Som et desimaltall");
+    let name = format!("SELECT settlement_company_name FROM main.cases WHERE id = {case_id}");
+    assert_eq!(one::<String>(&world.store(), &name), "Som et desimaltall");
     assert_eq!(counted(), before);
 }
 

@@ -277,6 +277,9 @@ fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
         "UPDATE main.notes SET message = 'Skriv til {email}, sa {name}!' WHERE rowid = 0; \
          UPDATE main.notes SET message = 'Ring {grouped} eller {last_eight}' WHERE rowid = 1; \
          UPDATE main.notes SET _extra = '{{\"Written\":[\"{name}\",1.50]}}' WHERE rowid = 0; \
+         UPDATE main.notes SET _extra = '{{\"Owners\":{{\"{name}\":0.5}}}}' WHERE rowid = 1; \
+         INSERT INTO sync.drift (table_name, field, example) \
+           VALUES ('notes', 'Owners.{name}', '{{\"{name}\":0.5}}'); \
          INSERT INTO sync.rejects (table_name, column_name, value, resolved_at) \
            VALUES ('notes', 'message', '{{\"a\":\"{name}\"}}', now()); \
          INSERT INTO sync.drift (table_name, field, example) VALUES ('contacts', 'Remark', '\"{remark}\"'); \

@@ -27,8 +27,11 @@ impl Decoded {
         for value in self.rejects.iter_mut().filter_map(|reject| reject.value.as_mut()) {
             *value = list.json_without(value);
         }
-        for example in self.drift.iter_mut().filter_map(|drift| drift.example.as_mut()) {
-            *example = list.json_without(example);
+        for drift in &mut self.drift {
+            drift.field = list.name_without(std::mem::take(&mut drift.field));
+            if let Some(example) = &mut drift.example {
+                *example = list.json_without(example);
+            }
         }
         self.rows = self.rows_without(list).map_err(|e| {
             Error::caused(Kind::Internal, "rows do not fit together without what is forgotten", e)

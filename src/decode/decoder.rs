@@ -194,6 +194,7 @@ impl<'a> Decoder<'a> {
         self.give(params, &mut row);
         self.forget(&mut row);
         for (field, example) in std::mem::take(&mut row.drift) {
+            let field = self.reader.forgotten.name_without(field);
             if self.drift.len() < MOST_DRIFT || self.drift.contains_key(&field) {
                 self.drift.entry(field).or_insert(example);
             }
@@ -363,7 +364,8 @@ impl<'a> Decoder<'a> {
             self.extra.append_null();
         } else {
             let mut text = String::new();
-            canonical::object(row.extra.into_iter(), &mut text);
+            let extra = self.reader.forgotten.names_without(row.extra);
+            canonical::object(extra.into_iter(), &mut text);
             self.extra.append_value(text);
         }
         if !self.is_placed {

@@ -337,7 +337,8 @@ impl Forgotten {
                 if let Ok(fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(raw) {
                     let mut out = String::with_capacity(raw.len());
                     let each = fields.into_iter();
-                    object(each.map(|(name, v)| (name, self.value(v.get(), depth + 1))), &mut out);
+                    let each = each.map(|(name, v)| (name, self.value(v.get(), depth + 1)));
+                    object(self.names_without(each.collect()).into_iter(), &mut out);
                     return out;
                 }
             }
@@ -362,6 +363,33 @@ impl Forgotten {
         match self.clear(raw) {
             Cleared::Same => raw.to_owned(),
             Cleared::Gone | Cleared::Without(_) => "null".to_owned(),
+        }
+    }
+
+    /// The fields of an object, with names that say nothing of what is forgotten. Of several that are called the same then
+    /// no value is kept: whichever name is forgotten first, it comes to that.
+    pub(super) fn names_without(
+        &self,
+        fields: BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
+        if self.has_no_text() {
+            return fields;
+        }
+        let mut all = BTreeMap::new();
+        for (name, value) in fields {
+            all.entry(self.name_without(name))
+                .and_modify(|value: &mut String| "null".clone_into(value))
+                .or_insert(value);
+        }
+        all
+    }
+
+    /// What is left of the name of a field, which has one in any case.
+    pub(crate) fn name_without(&self, name: String) -> String {
+        match self.clear(&name) {
+            Cleared::Same => name,
+            Cleared::Gone => FORGOTTEN.to_owned(),
+            Cleared::Without(rest) => rest,
         }
     }
 

@@ -187,6 +187,7 @@ impl Reader {
                 }
                 (!rest.is_empty()).then(|| {
                     let mut text = String::new();
+                    let rest = self.forgotten.names_without(rest);
                     canonical::object(rest.into_iter(), &mut text);
                     text
                 })

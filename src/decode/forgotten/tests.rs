@@ -162,6 +162,18 @@ fn of_json_the_texts_go_and_the_rest_stays_as_it_is() {
         Some(r#"{"a":[null,"x"],"b":{"c":null,"d":1.50},"e":"Til\n[forgotten]\"s"}"#)
     );
     assert_eq!(forgotten.clear_json(r#"{"a":["Ola","Nordmann"]}"#), None, "two texts");
+    let names = with(&["Ola Nordmann", "Kari Nordmann"]);
+    for (json, left) in [
+        (
+            r#"{"Eiere":{"Ola Nordmann":{"Andel":1}},"X":2}"#,
+            r#"{"Eiere":{"[forgotten]":{"Andel":1}},"X":2}"#,
+        ),
+        (r#"{"Andel til Ola Nordmann":1,"Z":2}"#, r#"{"Andel til [forgotten]":1,"Z":2}"#),
+        (r#"{"Kari Nordmann":1,"Ola Nordmann":2}"#, r#"{"[forgotten]":null}"#),
+        (r#"{"Kari Nordmann":1,"[forgotten]":2}"#, r#"{"[forgotten]":null}"#),
+    ] {
+        assert_eq!(names.clear_json(json).as_deref(), Some(left));
+    }
     let deep = "[".repeat(100) + "\"Ola Nordmann\"" + &"]".repeat(100);
     assert!(!forgotten.clear_json(&deep).unwrap().contains("Ola"));
 }

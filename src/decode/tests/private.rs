@@ -150,7 +150,8 @@ fn what_is_decoded_is_what_forgetting_leaves_of_the_rows_in_the_store() {
             Context { privacy: plain.privacy.clone().forgetting(list.clone()), ..plain.clone() };
         for name in ["Dag Hansen", "Hansen, Dag", "Oda Jensen og Dag Hansen", "Oda Jensen"] {
             let line = format!(
-                r#"{{"CaseReferralKey":"1","SellerName":"{name}","OtherPhone":"{name}","More":{{"Email":"{name}"}}}}"#
+                r#"{{"CaseReferralKey":"1","SellerName":"{name}","OtherPhone":"{name}","More":{{"Email":"{name}"}},
+                    "Andel til {name}":1,"Eiere":{{"{name}":{{"Andel":1}}}}}}"#
             );
             let decode = |context| decode_with(context, "case_journals", &params, &[&line]);
             let (stored, again) = (decode(&plain), decode(&context));
@@ -162,6 +163,12 @@ fn what_is_decoded_is_what_forgetting_leaves_of_the_rows_in_the_store() {
             let read = |column: &str| texts(&again, column)[0].clone();
             assert_eq!(read("seller_name"), left("seller_name", false), "{mode:?}: {name}");
             assert_eq!(read("_extra"), left("_extra", true), "{mode:?}: {name}");
+            let drift = |decoded: &Decoded| -> BTreeSet<String> {
+                decoded.drift.iter().map(|drift| list.name_without(drift.field.clone())).collect()
+            };
+            let fields = again.drift.iter().map(|drift| drift.field.clone());
+            assert_eq!(fields.collect::<BTreeSet<_>>(), drift(&stored), "{mode:?}: {name}");
+            assert!(!format!("{again:?}").contains("til Dag Hansen"), "{mode:?}: {name}");
             let is_gone = name == "Dag Hansen" || mode == PrivacyMode::Drop;
             let is_gone = is_gone || (mode == PrivacyMode::Keep && name == "Hansen, Dag");
             assert_eq!(read("seller_name").is_none(), is_gone, "{mode:?}: {name}");

@@ -61,6 +61,12 @@ pub(super) fn all(
                 .rewrite(conn, &among(column, false, parts), |text| left_of(list, text, is_json))?;
         taken.count(format!("{table}.{column}"), rows);
     }
+    // A field has a name in any case.
+    let rows =
+        Texts::of("sync.drift", "field").rewrite(conn, &among("field", false, parts), |name| {
+            Some(list.name_without(name.to_owned()))
+        })?;
+    taken.count("sync.drift.field".to_owned(), rows);
     Ok(())
 }
 

@@ -23,10 +23,7 @@ fn judged(shape: Shape, body: &str) -> String {
 #[case::not_counted(Shape::List, r#"{"Results": [{"Id": 1}]}"#)]
 #[case::count_of_null(Shape::List, r#"{"Count": null, "Results": [{"Id": 1}]}"#)]
 #[case::values(Shape::List, r#"["a", 1, null]"#)]
-#[case::own(
-    Shape::List,
-    r#"[{"CaseId": 17}, {"CaseId": "17"}, {"CaseId": null}]"#
-)]
+#[case::own(Shape::List, r#"[{"CaseId": 17}, {"CaseId": "17"}, {"CaseId": null}]"#)]
 #[case::own_with_zeros(Shape::List, r#"[{"CaseId": 17.0}, {"CaseId": 1.7e1}]"#)]
 #[case::record(Shape::Record, r#"{"Id": 1, "New": 2}"#)]
 #[case::message(Shape::Record, r#"{"Id": 1, "Message": "Call first", "Floor": 2}"#)]
