@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use duckdb::{Connection, params};
 
 use super::definition::{definition, differ_in_mode_alone, is_tighter, mode};
-use super::freshness;
 use super::privacy::{self, Stricter};
 use super::schema::{meta, set_meta};
 use super::state::State;
 use super::state::fetched::FetchedScopes;
 use super::undescribed;
+use super::{forgetting, freshness};
 use crate::catalog::{Catalog, Column, EXTRA_COLUMN, Resource};
 use crate::config::{Config, PrivacyMode};
 use crate::error::Result;
@@ -53,6 +53,8 @@ struct Alignment<'a> {
     /// anything moved.
     generation: i64,
     newest: i64,
+    /// Texts of somebody are kept out.
+    any_forgotten: bool,
     stricter: Vec<Stricter<'a>>,
     /// What `sync.columns` has to say anew.
     defined: Vec<Defined<'a>>,
@@ -97,6 +99,7 @@ impl<'a> Alignment<'a> {
             known,
             generation,
             newest: generation,
+            any_forgotten: forgetting::any_text(conn)?,
             stricter: Vec::new(),
             defined: Vec::new(),
             any_changed: false,
@@ -183,7 +186,12 @@ impl<'a> Alignment<'a> {
             return Ok(false);
         }
         let mode = mode(self.config, column);
-        if was.is_some_and(|was| is_tighter(was, &now)) {
+        let is_tighter = was.is_some_and(|was| is_tighter(was, &now));
+        // Of texts from which a forgotten person was taken out, what is left is hashed; what is fetched from now on is
+        // hashed as a whole.
+        let differs_from_fetched =
+            self.any_forgotten && mode == PrivacyMode::Hash && !resource.stays_known(column);
+        if is_tighter && !differs_from_fetched {
             // What is fetched from now on is what is stored when that is rewritten: nothing is stale.
             self.conn
                 .execute(
@@ -196,7 +204,8 @@ impl<'a> Alignment<'a> {
         }
         // What the column takes from now on was kept elsewhere, as if it had no class.
         let takes_other = was.is_none_or(|was| !differ_in_mode_alone(was, &now));
-        if mode != PrivacyMode::Keep && takes_other && (!is_new_table || is_new_child) {
+        let is_new_here = takes_other && (!is_new_table || is_new_child);
+        if mode != PrivacyMode::Keep && (is_new_here || is_tighter) {
             self.stricter.push(Stricter { resource, column, mode });
         }
         if !is_new_table {

@@ -18,7 +18,7 @@ use crate::decode::{Entry, Forgotten, Learned, Part, Telling};
 use crate::error::Result;
 use crate::sql::{self, query, scalar_i64};
 
-pub(super) use kept_out::forgotten;
+pub(super) use kept_out::{any_text, forgotten};
 
 /// What was taken out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

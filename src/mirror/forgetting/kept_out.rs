@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::decode::{Entry, Forgotten};
 use crate::error::Result;
-use crate::sql::{db, instant_param, query};
+use crate::sql::{self, db, instant_param, query, scalar_i64};
 
 /// Who is forgotten.
 ///
@@ -25,6 +25,15 @@ pub(in crate::mirror) fn forgotten(conn: &Connection, key: [u8; 32]) -> Result<F
         }
     }
     Ok(forgotten)
+}
+
+/// Whether a text of anybody is kept out.
+///
+/// # Errors
+/// Those of the store.
+pub(in crate::mirror) fn any_text(conn: &Connection) -> Result<bool> {
+    let texts = format!("SELECT count(*) FROM sync.forgotten WHERE kind <> {}", sql::text(CONTACT));
+    Ok(scalar_i64(conn, &texts)? > 0)
 }
 
 const CONTACT: &str = "contact";
