@@ -20,6 +20,7 @@ out of reach, and yours to see to:
   store that is restored from a backup of before holds the person again
   numbers and addresses in texts of others that privacy drops where they are the person's own, or hashes and that are
   written there in another form: the mirror does not know them
+  the name within one word (a file called OlaNordmann.pdf), with markup in it, or in part, where others wrote it so
   what a lake's catalog has freed and not overwritten yet: it holds the smallest and largest value of the columns of
   each file
   files that a reader opened before and still has open, until it lets go of them

@@ -3,7 +3,7 @@
 //!
 //! Texts are compared word by word, whatever stands between the words, however they are capitalized and
 //! however a letter is composed, so that `20 30 40 50` is found in `Ring 20-30-40-50!`. A word is a run of
-//! letters and digits. A name is found with its last word first too. Numbers of telephones and persons are
+//! letters and digits. A name is found with its last word first too, and in the genitive. Numbers of telephones and persons are
 //! found by their digits, however they are grouped, with the prefix of the country and without it. Where the mirror
 //! has but the hash of a value, a number or an e-mail address in a text is hashed and compared. The hash of each text
 //! is such a text too: of a column that privacy hashes, the store has nothing else to be asked about.
@@ -232,9 +232,11 @@ impl Forgotten {
             match self.length_at(text, &words[at..]) {
                 Some(length) if length == words.len() => return Cleared::Gone,
                 Some(length) => {
-                    out.push_str(&text[taken..words[at].0.start]);
+                    let place = words[at].0.start..words[at + length - 1].0.end;
+                    let place = with_brackets(text, place);
+                    out.push_str(&text[taken..place.start]);
                     out.push_str(FORGOTTEN);
-                    taken = words[at + length - 1].0.end;
+                    taken = place.end;
                     at += length;
                 }
                 None => at += 1,
@@ -278,16 +280,26 @@ impl Forgotten {
 
     /// How many words a forgotten text has that begins here, the longest.
     fn length_at(&self, text: &str, words: &[(Range<usize>, String)]) -> Option<usize> {
-        self.text_at(words).max(self.number_at(text, words)).max(self.hashed_at(text, words))
+        self.text_at(text, words).max(self.number_at(text, words)).max(self.hashed_at(text, words))
     }
 
-    fn text_at(&self, words: &[(Range<usize>, String)]) -> Option<usize> {
-        let (_, first) = words.first()?;
+    fn text_at(&self, text: &str, words: &[(Range<usize>, String)]) -> Option<usize> {
+        let (place, first) = words.first()?;
         let known = self.texts.get(&self.hash(b"word", [first.as_str()]))?;
+        let is_first = || !text[..place.start].contains(char::is_alphanumeric);
         known.iter().find_map(|std::cmp::Reverse((length, hash))| {
-            let all = words.get(..*length as usize)?;
-            let all = all.iter().map(|(_, word)| word.as_str());
-            (self.hash(b"text", all) == *hash).then_some(*length as usize)
+            let length = *length as usize;
+            let (last, before) = words.get(..length)?.split_last()?;
+            let is_known = |last: &str| {
+                let before = before.iter().map(|(_, word)| word.as_str());
+                self.hash(b"text", before.chain([last])) == *hash
+            };
+            // Alone it is no genitive, and may be another's name.
+            let is_genitive = || {
+                let says_more = length < words.len() || !is_first();
+                !before.is_empty() && says_more && genitive(&last.1).is_some_and(is_known)
+            };
+            (is_known(&last.1) || is_genitive()).then_some(length)
         })
     }
 
@@ -439,6 +451,20 @@ fn grouped(text: &str, words: &[(Range<usize>, String)], longest: usize) -> Vec<
         all.push(Grouped { words: at + 1, end: place.end, digits });
     }
     all
+}
+
+/// The word of which this is the genitive, as Norwegian has it: `Nordmanns`.
+fn genitive(word: &str) -> Option<&str> {
+    let of = word.strip_suffix('s')?;
+    (of.chars().count() > 1 && of.chars().all(char::is_alphabetic)).then_some(of)
+}
+
+/// A place in a text, with the brackets of [`FORGOTTEN`] where it begins or ends within that.
+fn with_brackets(text: &str, place: Range<usize>) -> Range<usize> {
+    let word = &FORGOTTEN[1..FORGOTTEN.len() - 1];
+    let begins_within = text[..place.start].ends_with('[') && text[place.start..].starts_with(word);
+    let ends_within = text[place.end..].starts_with(']') && text[..place.end].ends_with(word);
+    place.start - usize::from(begins_within)..place.end + usize::from(ends_within)
 }
 
 /// The e-mail address that begins with the first of these words, and how many words it has.
