@@ -51,6 +51,8 @@ use turns::Turns;
 
 /// Cases read whole where nobody says how many (`--sample`).
 pub(crate) const SAMPLE: usize = 20;
+/// Cases of which at most what differed before is read again.
+const MOST_AGAIN: usize = 300;
 /// The first time, and three times again.
 const MOST_ASKED: u32 = 4;
 
@@ -120,6 +122,8 @@ pub(crate) struct Verified {
     pub(crate) not_compared: usize,
     /// Months that have no control.
     pub(crate) without_control: usize,
+    /// Differences of earlier verifications that stand, because they were not compared again.
+    pub(crate) standing: usize,
 }
 
 impl Verified {
@@ -246,6 +250,8 @@ impl Verification {
             left_out: could_not.left_out,
             not_compared: could_not.count,
             without_control: could_not.without_control,
+            // Known when it is kept what was found.
+            standing: 0,
         })
     }
 }

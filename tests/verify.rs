@@ -182,6 +182,43 @@ fn an_altered_cell_of_a_sampled_case_is_found_with_its_table_and_column() {
 }
 
 #[test]
+fn what_differed_is_compared_again_whatever_the_sample() {
+    let world = mirrored(unthrottled(40), 1);
+    let altered = "UPDATE main.common_conditions SET debt = 1.11 WHERE debt IS DISTINCT FROM 1.11";
+    let cases = world.alter(altered);
+    assert!(cases > 20, "{cases}");
+    assert_found(&verify(&world, "1000"), &["common_conditions", "debt", "differs"]);
+    world.sync();
+    world.sandbox.reset_stats();
+    let output = verify(&world, "0");
+    assert_same(&output);
+    assert_eq!(last_line(&output), "the mirror equals the source");
+    let asked: Vec<_> =
+        calls(&world).into_iter().filter(|(c, _)| c.contains("Properties/")).collect();
+    assert!(asked.iter().all(|(call, _)| call.ends_with("/CommonConditions")), "{asked:?}");
+    assert_status(&world.run(&["status"]), 0);
+}
+
+#[test]
+fn a_difference_that_is_not_compared_again_keeps_the_mirror_from_being_called_equal() {
+    let world = mirrored(unthrottled(20), 1);
+    let case_id: i64 = one(&world.store(), "SELECT min(id) FROM main.cases");
+    // As one beyond what is compared again: nothing is read for it.
+    alter(
+        &world,
+        &format!(
+            "INSERT INTO sync.verifications BY NAME SELECT 1 AS run_id, TIMESTAMPTZ '2026-01-01 00:00:00Z' AS verified_at, \
+               'earlier' AS what, '1' AS difference, 'case_file_access of case {case_id}' AS subject, true AS standing"
+        ),
+    );
+    let output = verify(&world, "0");
+    assert_status(&output, 3);
+    let line = last_line(&output);
+    assert!(line.contains("1 difference found before could not be compared again"), "{line}");
+    assert_status(&world.run(&["status"]), 4);
+}
+
+#[test]
 fn an_altered_signing_and_a_lost_case_are_found_and_a_hidden_case_is_none() {
     let world = mirrored(unthrottled(60), 1);
     let signed: i64 = one(

@@ -18,8 +18,9 @@ pub(crate) async fn execute(args: &Verify, host: &Host, out: &Printer) -> Result
     }
     let status = ran.report.exit_status();
     let lacks_control = ran.verified.as_ref().is_some_and(|verified| verified.without_control > 0);
+    let stands = ran.verified.as_ref().is_some_and(|verified| verified.standing > 0);
     // What nothing was held against is no agreement, also where nobody wants the control.
-    Ok(if status == 0 && lacks_control { 3 } else { status })
+    Ok(if status == 0 && (lacks_control || stands) { 3 } else { status })
 }
 
 /// Everything that was compared, as a table, and what it comes to.
@@ -66,7 +67,7 @@ fn rows(comparisons: &[Comparison]) -> String {
 fn total(verified: &Verified) -> String {
     let (differences, unsettled) = (verified.differences(), verified.unsettled());
     let mut parts = Vec::new();
-    match (differences, unsettled, verified.not_compared) {
+    match (differences, unsettled, verified.not_compared + verified.standing) {
         (0, 0, 0) => return "the mirror equals the source\n".to_owned(),
         (0, ..) => parts.push("what could be compared equals the source".to_owned()),
         (n, ..) => {
@@ -78,6 +79,12 @@ fn total(verified: &Verified) -> String {
     }
     if verified.not_compared > 0 {
         parts.push(format!("{} could not be compared (see above)", verified.not_compared));
+    }
+    if verified.standing > 0 {
+        parts.push(format!(
+            "{} found before could not be compared again and still counts (`casemirror status` names it)",
+            counted(verified.standing, "difference")
+        ));
     }
     parts.join("; ") + "\n"
 }

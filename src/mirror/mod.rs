@@ -122,7 +122,7 @@ pub(crate) use unnamed::forget_unnamed;
 pub(crate) use unplaced_roles::Placed;
 pub(crate) use unreadable::FEED_TABLES;
 pub(crate) use verifications::{
-    CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, case_subject, rows_of_month,
+    CaseMoved, ChosenCases, RevenueMonth, ScopeTimes, TurnMonth, case_subject, rows_of_month,
 };
 pub(crate) use verified::{Difference, SIGNED_CASES, SIGNED_MONTHS, VerifiedRow};
 pub(crate) use wanted::{ListedOffices, NotFound, id_column};

@@ -94,30 +94,52 @@ pub(crate) fn case_subject(table: &str, case_id: i64) -> String {
     format!("{table}{OF_CASE}{case_id}")
 }
 
+/// The cases that a verification reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ChosenCases {
+    /// Read whole.
+    pub(crate) sampled: BTreeSet<i64>,
+    /// Others, of which only what differed is read again.
+    pub(crate) again: Vec<i64>,
+    /// What was found to differ, and stands: tables and cases.
+    pub(crate) standing: BTreeSet<(String, i64)>,
+}
+
+impl ChosenCases {
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<i64> {
+        self.sampled.iter().chain(&self.again).copied().collect()
+    }
+
+    /// Whether this of a case is read.
+    pub(crate) fn has(&self, scope: &(String, i64)) -> bool {
+        self.sampled.contains(&scope.1) || self.standing.contains(scope)
+    }
+}
+
 /// What verifications ask of the mirror.
 pub(crate) struct Verifications<'c> {
     pub(super) conn: &'c Connection,
 }
 
 impl Verifications<'_> {
-    /// Some cases that a search shows, by chance, but half of them at most such as have a difference that stands.
-    pub(crate) fn random_cases(&self, most: usize) -> Result<Vec<i64>> {
-        let differed: Vec<i64> = self.standing_scopes()?.into_iter().map(|(_, id)| id).collect();
-        ids(
-            self.conn,
-            &format!(
-                "WITH shown AS ({SAMPLED_CASES}), \
-                 first AS MATERIALIZED (SELECT case_id FROM shown WHERE case_id IN ({}) \
-                   ORDER BY random() LIMIT {}) \
-                 SELECT case_id FROM shown ORDER BY case_id NOT IN (FROM first), random() LIMIT {most}",
-                some(&differed),
-                most.div_ceil(2)
-            ),
-        )
+    /// Which cases a verification reads: `sample` of those that a search shows, by chance, and beside them those that
+    /// have a difference that stands, but not more than `most` of these.
+    pub(crate) fn chosen_cases(&self, sample: usize, most: usize) -> Result<ChosenCases> {
+        let standing = self.standing_scopes()?;
+        let some_of = |condition: &str, most: usize| {
+            let shown = format!("SELECT case_id FROM ({SAMPLED_CASES}) WHERE {condition}");
+            ids(self.conn, &format!("{shown} ORDER BY random() LIMIT {most}"))
+        };
+        let sampled: BTreeSet<i64> = some_of("true", sample)?.into_iter().collect();
+        let differed: Vec<i64> =
+            standing.iter().map(|(_, id)| *id).filter(|id| !sampled.contains(id)).collect();
+        let again = some_of(&format!("case_id IN ({})", some(&differed)), most)?;
+        Ok(ChosenCases { sampled, again, standing })
     }
 
     /// The scopes of sampled cases that were found to differ, which stands.
-    pub(crate) fn standing_scopes(&self) -> Result<BTreeSet<(String, i64)>> {
+    fn standing_scopes(&self) -> Result<BTreeSet<(String, i64)>> {
         let rows = sql::query(
             self.conn,
             &format!(

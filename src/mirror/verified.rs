@@ -134,6 +134,16 @@ impl Verified<'_> {
         )
     }
 
+    /// How many of them were found before a verification, and not by it.
+    pub(crate) fn standing_before(&self, at: Timestamp) -> Result<usize> {
+        let found = format!(
+            "SELECT count(*) FROM (SELECT what FROM sync.verifications WHERE standing \
+               GROUP BY what HAVING max(verified_at) < {})",
+            instant(at)
+        );
+        Ok(usize::try_from(sql::scalar_i64(self.conn, &found)?).unwrap_or_default())
+    }
+
     /// Keeps what was compared, and in words what could not be and what was left out. Of earlier
     /// verifications only differences stay, for a year.
     pub(crate) fn note_verifications(
@@ -315,18 +325,29 @@ mod tests {
             state.verified().note_verifications(run, at, rows, &[], &[]).unwrap();
             standing(&state)
         };
+        let verifications = state.verifications();
         let (of_17, of_18) = (case_subject("notes", 17), case_subject("notes", 18));
         let differs = || Difference::Standing("differs".to_owned());
         note(1, &[row(&of_17, differs()), row(&of_18, differs())]);
         let others = [row("sampled cases", Difference::None), row(&of_18, Difference::None)];
         assert_eq!(note(2, &others), [of_17.as_str()]);
-        let verifications = state.verifications();
-        assert_eq!(verifications.standing_scopes().unwrap(), [("notes".to_owned(), 17)].into());
-        assert_eq!(verifications.random_cases(1).unwrap(), [17], "it is looked at first");
-        assert_eq!(verifications.random_cases(4).unwrap().len(), 4);
-        assert_eq!(verifications.random_cases(0).unwrap(), [0; 0]);
-        conn.execute_batch("UPDATE sync.seen SET removed = true WHERE case_id = 17").unwrap();
-        assert_eq!(note(3, &[]), [""; 0]);
+        let before = |run: i64| {
+            let at = Timestamp::from_second(1_800_000_000 + run).unwrap();
+            state.verified().standing_before(at).unwrap()
+        };
+        assert_eq!((before(1), before(2)), (0, 1), "the second one did not find it");
+        let chosen = |sample: usize, most: usize| verifications.chosen_cases(sample, most).unwrap();
+        assert_eq!(chosen(0, 5).again, [17], "whatever the sample");
+        assert_eq!(chosen(0, 0).all(), [0; 0]);
+        assert_eq!(chosen(0, 5).sampled, [].into());
+        assert_eq!(chosen(4, 5).sampled, [17, 18, 19, 20].into());
+        assert_eq!(chosen(4, 5).again, [0; 0], "it is among them");
+        let has = |table: &str, id: i64| chosen(0, 5).has(&(table.to_owned(), id));
+        assert!(has("notes", 17) && !has("activities", 17) && !has("notes", 18));
+        note(3, &[row(&of_18, differs()), row(&case_subject("notes", 19), differs())]);
+        assert_eq!(chosen(0, 2).again.len(), 2, "of three");
+        conn.execute_batch("UPDATE sync.seen SET removed = true").unwrap();
+        assert_eq!(note(4, &[]), [""; 0]);
     }
 
     #[test]

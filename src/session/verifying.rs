@@ -101,13 +101,13 @@ impl Session {
     }
 
     /// Keeps what was found, without what was learned of forgotten persons by the cycles that came between: nor is it
-    /// shown then.
+    /// shown then. What was found before and still stands is counted.
     async fn note_verified(&self, run_id: i64, verified: &mut Verified) -> Result<()> {
         let at = Timestamp::now();
         let mut comparisons = std::mem::take(&mut verified.comparisons);
         let store = Arc::clone(&self.store);
         let (problems, left_out) = (verified.problems.clone(), verified.left_out.clone());
-        verified.comparisons = self
+        (verified.comparisons, verified.standing) = self
             .writer
             .run(move |conn| {
                 // By the list of the commits before: nothing comes in after it was swept.
@@ -120,7 +120,7 @@ impl Session {
                     .note_verifications(run_id, at, &rows, &problems, &left_out)?;
                 // A program that runs every few minutes leaves as many rows a year as a journal.
                 State::new(conn).forget_what_is_old(at)?;
-                Ok(comparisons)
+                Ok((comparisons, State::new(conn).verified().standing_before(at)?))
             })
             .await?;
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use duckdb::Connection;
 
 use super::turns::tables_in_turn;
-use super::{SAMPLE, totals, whole};
+use super::{MOST_AGAIN, SAMPLE, totals, whole};
 use crate::catalog::Resource;
 use crate::config::Config;
 use crate::cycle::IDS_PER_CALL;
@@ -23,7 +23,7 @@ pub(crate) struct Asks {
     pub(crate) sums: u64,
     /// Months of journals without a sum, read line by line.
     pub(crate) months: u64,
-    /// Cases read whole. Which ones is left to chance, so that what they cost is an estimate wherever
+    /// Cases read whole, and those of which something differed. Which ones is left to chance, so that what they cost is an estimate wherever
     /// there are more.
     pub(crate) cases: u64,
     pub(crate) sample_calls: u64,
@@ -59,10 +59,12 @@ impl Asks {
         let months =
             state.verifications().months_in_turn(&in_turn, level, is_read(REVENUE_SUMS))?.len()
                 as u64;
-        let cases = state.verifications().random_cases(SAMPLE)?;
+        let chosen = state.verifications().chosen_cases(SAMPLE, MOST_AGAIN)?;
         let mut scopes: BTreeMap<String, u64> = BTreeMap::new();
-        for (table, _) in whole::scopes(conn, config, active, &cases)? {
-            *scopes.entry(table).or_default() += 1;
+        for scope in whole::scopes(conn, config, active, &chosen.all())? {
+            if chosen.has(&scope) {
+                *scopes.entry(scope.0).or_default() += 1;
+            }
         }
         let calls = |resource: &Arc<Resource>| {
             let scopes = scopes.get(&resource.table).copied().unwrap_or(0);
@@ -73,6 +75,6 @@ impl Asks {
             }
         };
         let sample_calls = active.iter().map(calls).sum();
-        Ok(Asks { counts, sums, months, cases: cases.len() as u64, sample_calls })
+        Ok(Asks { counts, sums, months, cases: chosen.all().len() as u64, sample_calls })
     }
 }

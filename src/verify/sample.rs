@@ -6,12 +6,14 @@ use std::sync::Arc;
 use super::asking::{Asking, Gate};
 use super::context::{Asked, Context};
 use super::whole::{Answer, Ask, Scope, is_search, only, scopes};
-use super::{Comparison, Finding, MOST_ASKED, SAMPLED, Step, decide};
+use super::{Comparison, Finding, MOST_AGAIN, MOST_ASKED, SAMPLED, Step, decide};
 use crate::catalog::{Refresh, Resource};
 use crate::cycle::{ids_per_call, plan_cases, since};
 use crate::decode::Decoded;
 use crate::error::Result;
-use crate::mirror::{CaseMoved, CellDifference, ScopeTimes, State, case_subject, compare};
+use crate::mirror::{
+    CaseMoved, CellDifference, ChosenCases, ScopeTimes, State, case_subject, compare,
+};
 use crate::scope::{CaseState, Place, Standing};
 use crate::text::counted;
 
@@ -32,6 +34,9 @@ struct Tally {
 /// The sampled cases that are not settled yet.
 #[derive(Default)]
 pub(crate) struct Sample {
+    /// Which cases are read, and what of them.
+    chosen: ChosenCases,
+    /// Those of them that were not begun yet.
     rest: Vec<i64>,
     /// How often each scope was asked.
     open: BTreeMap<Scope, u32>,
@@ -44,8 +49,6 @@ pub(crate) struct Sample {
     given_up: usize,
     /// Scopes that the mirror knows to be otherwise.
     pending: usize,
-    /// What was found to differ before, and stands.
-    standing: BTreeSet<Scope>,
 }
 
 /// What the store says when answers are compared.
@@ -59,17 +62,15 @@ struct RunLog {
 }
 
 impl Sample {
-    /// So many cases that a search shows, by chance; half of them at most are such as differed before, so that it is
-    /// known when they do not any more.
+    /// So many cases that a search shows, by chance, and beside them what differed before, so that it is known when it
+    /// does not any more.
     ///
     /// # Errors
     /// Those of the store.
     pub(crate) fn of(context: &Context, cases: usize) -> Result<Sample> {
         let conn = context.reader()?;
-        let verifications = State::new(&conn).verifications();
-        let standing = verifications.standing_scopes()?;
-        let rest = verifications.random_cases(cases)?;
-        Ok(Sample { rest, standing, ..Sample::default() })
+        let chosen = State::new(&conn).verifications().chosen_cases(cases, MOST_AGAIN)?;
+        Ok(Sample { rest: chosen.all(), chosen, ..Sample::default() })
     }
 
     /// Whether all are settled.
@@ -94,7 +95,9 @@ impl Sample {
     pub(crate) fn begin(&mut self, context: &Context) -> Result<()> {
         if self.open.is_empty() {
             let next = self.rest.split_off(self.rest.len().saturating_sub(CASES_AT_ONCE));
-            self.open = all_of(context, &next)?.into_iter().map(|scope| (scope, 0)).collect();
+            let scopes = scopes(&context.reader()?, &context.config, &context.active()?, &next)?;
+            let chosen = scopes.into_iter().filter(|scope| self.chosen.has(scope));
+            self.open = chosen.map(|scope| (scope, 0)).collect();
         }
         self.answers.clear();
         self.due.clear();
@@ -247,7 +250,7 @@ impl Sample {
                 };
                 self.open.remove(&scope);
                 let Some(finding) = finding else {
-                    if self.standing.remove(&scope) {
+                    if self.chosen.standing.remove(&scope) {
                         done.push(Comparison {
                             what: format!("{table} of case {id}, which differed"),
                             source: "as mirrored".to_owned(),
@@ -385,11 +388,6 @@ impl RunLog {
         let read = times.fetched_at.is_some_and(|at| at >= asked.at);
         (moved.sequence > asked.sequence || read || behind, behind)
     }
-}
-
-/// Everything that is read of these cases.
-fn all_of(context: &Context, ids: &[i64]) -> Result<Vec<Scope>> {
-    scopes(&context.reader()?, &context.config, &context.active()?, ids)
 }
 
 fn shown(value: Option<&str>) -> String {
