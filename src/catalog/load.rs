@@ -39,7 +39,7 @@ struct Source {
 }
 
 /// The built-in tables as they are without files of the user's.
-fn built_in() -> Vec<Resource> {
+pub(super) fn built_in() -> Vec<Resource> {
     // The files are right: a test loads them.
     let parsed = BUILT_IN.iter().filter_map(|(_, text)| toml::from_str::<File>(text).ok());
     parsed.filter_map(|file| file.check(&mut Vec::new())).collect()

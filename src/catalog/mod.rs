@@ -11,6 +11,7 @@ mod column;
 mod ddl;
 mod dictionary;
 mod file;
+mod known;
 mod load;
 mod names;
 mod resource;
@@ -27,6 +28,7 @@ pub use column::{Class, Scalar};
 pub(crate) use column::{Column, ColumnType, Cut, Origin};
 pub(crate) use ddl::{EXTRA_COLUMN, SYNCED_AT_COLUMN, comment_on_column, comment_on_table};
 pub(crate) use dictionary::{Age, Ages, Described, DictionaryFormat, Report};
+pub(crate) use known::{is_known_field, is_known_name};
 pub(crate) use names::class_of_name;
 pub(crate) use resource::Person;
 pub(crate) use resource::{

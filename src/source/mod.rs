@@ -29,6 +29,7 @@ mod ledger_copy;
 mod ledger_file;
 mod limits;
 pub(crate) mod listing;
+mod names;
 pub(crate) mod odata;
 pub(crate) mod pages;
 mod process;

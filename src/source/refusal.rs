@@ -5,6 +5,7 @@ use std::fmt;
 use reqwest::StatusCode;
 use serde_json::Value;
 
+use super::names::without_names;
 use super::redact::{REDACTED, redact};
 use super::spellings::spellings;
 use crate::decode::Privacy;
@@ -47,11 +48,11 @@ impl Refusal {
                     other => other.is_string(),
                 };
                 collect_sayings(&value, bare, &mut sayings);
-                safe_text(&sayings.join("; "), LONGEST_SAYING, secrets)
+                sayings.join("; ")
             }
             // Of a record that was cut off it cannot be told what is a message.
             Err(_) if matches!(body.trim_ascii_start().first(), Some(b'{' | b'[')) => String::new(),
-            Err(_) => excerpt(body, LONGEST_SAYING, secrets),
+            Err(_) => beginning(body, LONGEST_SAYING),
         };
         for permission in &mut permissions {
             *permission = safe_text(permission, LONGEST_PERMISSION, secrets);
@@ -59,6 +60,9 @@ impl Refusal {
         permissions.retain(|permission| !permission.is_empty() && permission != REDACTED);
         permissions.sort();
         permissions.dedup();
+        // The permissions are found by now: masks hide none of them.
+        let known: Vec<&str> = permissions.iter().flat_map(|name| name.split(" - ")).collect();
+        let said = safe_saying(&said, LONGEST_SAYING, secrets, &known);
         Refusal { status, said, permissions }
     }
 
@@ -115,17 +119,26 @@ pub(crate) fn refusal(error: &Error) -> Option<&Refusal> {
     None
 }
 
-/// The beginning of a text, in one printable line.
-fn excerpt(body: &[u8], longest: usize, secrets: &[&str]) -> String {
-    // A secret is longer than a character: what is read beyond the excerpt lets one be found that
+/// The beginning of a text of which `longest` characters are shown.
+fn beginning(body: &[u8], longest: usize) -> String {
+    // A secret is longer than a character: what is read beyond what is shown lets one be found that
     // begins inside it.
     let read = &body[..body.len().min(longest * 4 + 8_192)];
-    safe_text(&String::from_utf8_lossy(read), longest, secrets)
+    String::from_utf8_lossy(read).into_owned()
 }
 
-/// Text of others in one printable line of at most `longest` characters, without secrets and
-/// personal data; none of it where a secret is too short to be found in it.
+/// What a service says, as [`safe_text`], and without what may be the name of a person; `known`: words that are none.
+fn safe_saying(text: &str, longest: usize, secrets: &[&str], known: &[&str]) -> String {
+    shortened(without_names(&line_of(text, secrets), known), longest)
+}
+
+/// Text of others in one printable line of at most `longest` characters, without secrets, addresses and numbers of
+/// persons; none of it where a secret is too short to be found in it.
 pub(super) fn safe_text(text: &str, longest: usize, secrets: &[&str]) -> String {
+    shortened(line_of(text, secrets), longest)
+}
+
+fn line_of(text: &str, secrets: &[&str]) -> String {
     if secrets.iter().any(|secret| (1..SHORTEST_SECRET).contains(&secret.len())) {
         return String::new();
     }
@@ -137,7 +150,10 @@ pub(super) fn safe_text(text: &str, longest: usize, secrets: &[&str]) -> String 
     }
     let visible: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     // White space of all kinds is a blank now, inside a number too.
-    let line = redact(&visible.split_whitespace().collect::<Vec<_>>().join(" "));
+    redact(&visible.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn shortened(line: String, longest: usize) -> String {
     match line.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
@@ -369,6 +385,12 @@ mod tests {
     #[case::text(r#""no such case""#, "no such case")]
     #[case::cut_off(r#"{"Message": "x", "Name": "Ola Nor"#, "")]
     #[case::plain("No person 01017012345", "No person ***")]
+    #[case::name(r#"{"Message": "Kari Nordmann could not be read"}"#, "*** *** could not be read")]
+    #[case::name_in_plain_text("Ola is locked", "*** is locked")]
+    #[case::name_in_a_page(
+        "<html><title>Error</title><p>Ola</p>",
+        "<html><title>Error</title><p>***</p>"
+    )]
     fn of_a_body_the_messages_are_told_and_no_personal_data(
         #[case] body: &str,
         #[case] said: &str,
@@ -379,6 +401,16 @@ mod tests {
             parts
         };
         assert_eq!(sorted(&Refusal::read(400, body.as_bytes(), &[]).said), sorted(said));
+    }
+
+    #[test]
+    fn a_permission_that_no_table_needs_is_shown_and_a_name_beside_it_is_not() {
+        let body = br#"{"Message": "Kari Nordmann lacks Moonbases: Moonbases - Read"}"#;
+        let refusal = Refusal::read(403, body, &[]);
+        assert_eq!(refusal.permissions, ["Moonbases - Read"]);
+        assert_eq!(refusal.said, "*** *** lacks Moonbases: Moonbases - Read");
+        let list = Refusal::read(403, br#"["Moonbases - Read"]"#, &[]).to_string();
+        assert_eq!(list, "HTTP 403 Forbidden, missing permissions: Moonbases - Read");
     }
 
     #[test]
@@ -393,7 +425,7 @@ mod tests {
         let body = br#"{"Message": "client s3cret is unknown"}"#;
         let refusal = Refusal::read(400, body, &["s3cret", ""]);
         assert_eq!(refusal.said, "client *** is unknown");
-        let page = excerpt(b"<html>s3cret</html>", LONGEST_SAYING, &["s3cret"]);
+        let page = Refusal::read(400, b"<html>s3cret</html>", &["s3cret"]).said;
         assert_eq!(page, "<html>***</html>");
         // One of a letter or two would be shown by the places where something was taken out.
         assert_eq!(Refusal::read(400, body, &["is"]).to_string(), "HTTP 400 Bad Request");
@@ -416,8 +448,9 @@ mod tests {
 
     #[test]
     fn a_secret_cut_by_the_end_of_the_excerpt_is_blotted_out() {
-        let body = format!("{}s3cret-and-long", "x".repeat(97));
-        assert!(!excerpt(body.as_bytes(), 100, &["s3cret-and-long"]).contains("s3c"));
+        let body = format!("{}s3cret-and-long", "x".repeat(LONGEST_SAYING - 3));
+        let said = Refusal::read(400, body.as_bytes(), &["s3cret-and-long"]).said;
+        assert!(said.ends_with("x***"), "{said}");
     }
 
     #[test]

@@ -14,13 +14,11 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::field_names::FieldNames;
+use super::names::{is_field, shown_fields};
 use super::refusal;
 use super::split::{describe, other_shape};
 use crate::error::{Error, Kind};
 use crate::text::{JsonText, trim_json, whole_number};
-
-/// How many names of fields an error repeats. Names only: values can be personal.
-const MOST_NAMES: usize = 8;
 
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +58,8 @@ impl Expected {
     }
 }
 
-/// What is wrong with `body`, if anything; no text of the answer is in it but names of fields.
+/// What is wrong with `body`, if anything; no text of the answer is in it but names of fields that
+/// are known.
 /// `most` is how many records an answer may have: [`Kind::TooLarge`] where it has more, else
 /// [`Kind::BadAnswer`].
 pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) -> Option<Error> {
@@ -164,6 +163,11 @@ impl<'de> Scan<'_, 'de> {
         E::custom("wrong")
     }
 
+    /// Whether the name of a field is no person's.
+    fn may_show(&self, name: &str) -> bool {
+        is_field(name) || self.expected.is_some_and(|expected| expected.fields.contains(name))
+    }
+
     /// A record is none; the walk goes on where that is pardoned.
     fn is_none<E: serde::de::Error>(&mut self, what: String) -> Result<(), E> {
         if !self.expected.is_some_and(|expected| expected.pardons) {
@@ -194,7 +198,10 @@ impl<'de> Scan<'_, 'de> {
             }
         }
         self.names = names;
-        Ok(twice.map(|name| format!("has a record that names the field {name} twice")))
+        Ok(twice.map(|name| match self.may_show(&name) {
+            true => format!("has a record that names the field {name} twice"),
+            false => "has a record that names a field twice".to_owned(),
+        }))
     }
 }
 
@@ -344,8 +351,8 @@ impl<'de> Visitor<'de> for Record<'_, '_, 'de> {
         if known {
             return Ok(());
         }
-        let names: Vec<&str> = self.0.names.of_record().take(MOST_NAMES).collect();
-        let met = if names.is_empty() { "no field at all".to_owned() } else { names.join(", ") };
+        let met = shown_fields(self.0.names.of_record(), |name| self.0.may_show(name));
+        let met = if met.is_empty() { "no field at all" } else { &met };
         let what = format!("has none of the fields of its table: met {met}");
         self.0.is_none(what)
     }

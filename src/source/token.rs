@@ -273,7 +273,7 @@ impl Tokens {
             Ok(answer) if !answer.access_token.expose_secret().is_empty() => Ok((answer, asked)),
             // The cause of a failed parse can quote the answer, and with it a token that nobody knows yet.
             _ => {
-                let text = faulty_json(&body, &secrets)
+                let text = faulty_json(&body)
                     .unwrap_or_else(|| "the answer holds no access_token".to_owned());
                 Err(within(Error::new(Kind::BadAnswer, text)))
             }

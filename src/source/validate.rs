@@ -31,9 +31,9 @@ pub(super) fn kept_on_the_way(headers: &HeaderMap) -> Option<String> {
 }
 
 /// What is wrong with a body that should be JSON, as far as its ends tell; the rest is the
-/// decoder's to find. It says that it is the answer, and may hold personal data: of a page its first tag
-/// and, of HTML, its title are shown, of anything else nothing.
-pub(super) fn faulty_json(body: &[u8], secrets: &[&str]) -> Option<String> {
+/// decoder's to find. It says that it is the answer, and may hold personal data: of a page of HTML its title is shown,
+/// where it is a usual one, of anything else nothing.
+pub(super) fn faulty_json(body: &[u8]) -> Option<String> {
     let trimmed = trim_json(body);
     let (Some(first), Some(last)) = (trimmed.first(), trimmed.last()) else { return None };
     match (first, last) {
@@ -42,37 +42,72 @@ pub(super) fn faulty_json(body: &[u8], secrets: &[&str]) -> Option<String> {
         (b'{' | b'[' | b'"', _) => {
             Some(format!("the answer is cut off after {} bytes", body.len()))
         }
-        (b'<', _) => Some(format!(
-            "the answer is HTML or XML, not JSON: {} bytes that begin with {}",
-            body.len(),
-            beginning(trimmed, secrets)
-        )),
+        (b'<', _) => {
+            Some(format!("the answer is {}, not JSON: {} bytes", page(trimmed), body.len()))
+        }
         _ if serde_json::from_slice::<IgnoredAny>(trimmed).is_ok() => None,
         _ => Some(format!("the answer is not JSON: {} bytes of something else", body.len())),
     }
 }
 
-/// The first tag of a page and, of HTML, its title: not of XML, which may be a record.
-fn beginning(page: &[u8], secrets: &[&str]) -> String {
+/// What a page is, and its title where that is one of [`TITLES`]: any other may name a person, and XML may be a record.
+fn page(page: &[u8]) -> String {
     let name =
         page.iter().skip(1).take(20).take_while(|b| b.is_ascii_alphanumeric() || **b == b'!');
-    let name: String = name.map(|b| char::from(*b)).collect();
-    let is_html = matches!(name.to_ascii_lowercase().as_str(), "html" | "!doctype");
+    let name: String = name.map(|b| char::from(b.to_ascii_lowercase())).collect();
+    if !matches!(name.as_str(), "html" | "!doctype") {
+        return "XML or the like".to_owned();
+    }
     let head = String::from_utf8_lossy(&page[..page.len().min(HEAD)]);
     let title = head.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
-    match title.filter(|_| is_html) {
-        Some((title, _)) => {
-            format!("<{name}> and are titled {:?}", safe_text(title, LONGEST_TITLE, secrets))
-        }
-        None => format!("<{name}>"),
+    match title.and_then(|(title, _)| usual_title(title)) {
+        Some(title) => format!("an HTML page, titled {title:?}"),
+        None => "an HTML page".to_owned(),
     }
 }
 
-/// Where the title of a page is looked for, in bytes, and how much of it is shown, in characters.
+/// Where the title of a page is looked for, in bytes.
 const HEAD: usize = 8_192;
-const LONGEST_TITLE: usize = 80;
 
-/// Where a redirect leads, without the parts of the address that may hold secrets.
+/// What pages of log-ins and proxies are titled.
+const TITLES: [&str; 27] = [
+    "Access Denied",
+    "Attention Required",
+    "Bad Gateway",
+    "Bad Request",
+    "Blocked",
+    "Error",
+    "Forbidden",
+    "Gateway Time-out",
+    "Gateway Timeout",
+    "Internal Server Error",
+    "Just a moment",
+    "Log in",
+    "Log on",
+    "Login",
+    "Maintenance",
+    "Not Found",
+    "Object moved",
+    "Request Rejected",
+    "Runtime Error",
+    "Server Error",
+    "Service Unavailable",
+    "Sign in",
+    "Site Maintenance",
+    "Too Many Requests",
+    "Unauthorized",
+    "Under Maintenance",
+    "Web Page Blocked",
+];
+
+/// The usual title that this is, whatever stands around its words, such as a status.
+fn usual_title(title: &str) -> Option<&'static str> {
+    let words = title.trim_matches(|c: char| !c.is_alphabetic());
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    TITLES.into_iter().find(|usual| usual.eq_ignore_ascii_case(&words))
+}
+
+/// Where a redirect leads: to which host. The path may hold secrets, and names.
 pub(super) fn redirect_target(headers: &HeaderMap, secrets: &[&str]) -> String {
     const LONGEST: usize = 200;
     safe_text(&address_of(headers), LONGEST, secrets)
@@ -85,12 +120,11 @@ fn address_of(headers: &HeaderMap) -> String {
         Ok(url) => match url.host_str() {
             Some(host) => {
                 let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-                format!("{}://{host}{port}{}", url.scheme(), url.path())
+                format!("{}://{host}{port}", url.scheme())
             }
-            None => url.scheme().to_owned(),
+            None => "an address without a host".to_owned(),
         },
-        // Below the same host.
-        Err(_) => location.split(['?', '#']).next().unwrap_or_default().to_owned(),
+        Err(_) => "another path, given without a host".to_owned(),
     }
 }
 

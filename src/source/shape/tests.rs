@@ -52,6 +52,11 @@ fn what_was_asked_for_is_an_answer(#[case] shape: Shape, #[case] body: &str) {
     r#"{"Message": "An error", "Floor": null}"#,
     "is an er"
 )]
+#[case::names_of_persons(
+    Shape::Record,
+    r#"{"Message": "x", "Ola Nordmann": 1}"#,
+    "met Message and 1 more"
+)]
 #[case::no_field(Shape::Record, "{}", "no field at all")]
 #[case::list(Shape::Record, r#"[{"Id": 1}]"#, "not an object")]
 #[case::blank(Shape::Record, " ", "is empty")]
@@ -66,17 +71,17 @@ fn what_was_asked_for_is_an_answer(#[case] shape: Shape, #[case] body: &str) {
 #[case::twice_in_another_order(
     Shape::List,
     r#"[{"Id": 1, "A": 1}, {"A": 1, "Id": 2, "A": 3}]"#,
-    "the field A twice"
+    "names a field twice"
 )]
 #[case::twice_then_as_before(
     Shape::List,
     r#"[{"Id": 1, "A": 1, "B": 1}, {"A": 1, "A": 2, "B": 3}]"#,
-    "the field A twice"
+    "names a field twice"
 )]
 #[case::no_text(Shape::List, "[{\"Id\": \"\\ud800\"}, 1 2]", "broken JSON")]
 #[case::twice(Shape::Record, r#"{"Id": 1, "Name": "x", "Id": 2}"#, "the field Id twice")]
 #[case::escaped(Shape::Record, r#"{"Id": 1, "\u0049d": 2}"#, "the field Id twice")]
-#[case::unknown_twice(Shape::List, r#"[{"Id": 1, "A": 1, "A": 1}]"#, "the field A twice")]
+#[case::unknown_twice(Shape::List, r#"[{"Id": 1, "A": 1, "A": 1}]"#, "names a field twice")]
 #[case::envelope(Shape::List, r#"{"Count": 1, "Count": 2, "Results": []}"#, "Count twice")]
 #[case::results(Shape::List, r#"{"Results": [{"Id": 1}], "Results": []}"#, "Results twice")]
 #[case::none_below_none(Shape::List, r#"{"Count": -1, "Results": []}"#, "no number of records")]

@@ -1,0 +1,555 @@
+//! Names of persons in what a service says: nobody knows them all, so a word that begins with a capital is shown only
+//! where it is known to be none (docs/architecture.md, "Privacy").
+
+use super::redact::REDACTED;
+use super::refusal;
+use crate::catalog::{is_known_field, is_known_name};
+
+/// Words that begin sentences and stand in messages of errors, in lower case. What is a given name too, such as
+/// "will", "may", "per" or "even", is none of them.
+const WORDS: &[&str] = &[
+    "a",
+    "about",
+    "absent",
+    "accept",
+    "accepted",
+    "access",
+    "account",
+    "action",
+    "active",
+    "add",
+    "added",
+    "address",
+    "admin",
+    "administrator",
+    "after",
+    "again",
+    "all",
+    "allowed",
+    "already",
+    "an",
+    "and",
+    "another",
+    "any",
+    "apache",
+    "api",
+    "application",
+    "argument",
+    "array",
+    "as",
+    "at",
+    "attempt",
+    "attempted",
+    "authentication",
+    "authorization",
+    "authorized",
+    "backend",
+    "bad",
+    "be",
+    "because",
+    "before",
+    "bearer",
+    "between",
+    "body",
+    "both",
+    "broken",
+    "busy",
+    "but",
+    "by",
+    "call",
+    "can",
+    "cannot",
+    "cache",
+    "case",
+    "chain",
+    "change",
+    "changed",
+    "check",
+    "client",
+    "closed",
+    "cloudflare",
+    "column",
+    "company",
+    "complete",
+    "concurrent",
+    "configuration",
+    "conflict",
+    "connection",
+    "constraint",
+    "contact",
+    "contains",
+    "content",
+    "conversion",
+    "correlation",
+    "could",
+    "count",
+    "credentials",
+    "currently",
+    "data",
+    "database",
+    "date",
+    "datetime",
+    "deadlock",
+    "default",
+    "deleted",
+    "denied",
+    "details",
+    "did",
+    "disabled",
+    "division",
+    "do",
+    "doctype",
+    "document",
+    "does",
+    "down",
+    "due",
+    "duplicate",
+    "during",
+    "each",
+    "element",
+    "email",
+    "empty",
+    "enabled",
+    "end",
+    "endpoint",
+    "entity",
+    "entry",
+    "error",
+    "errors",
+    "every",
+    "exceeded",
+    "exception",
+    "executed",
+    "execution",
+    "expected",
+    "expired",
+    "external",
+    "fail",
+    "failed",
+    "failure",
+    "fatal",
+    "feature",
+    "field",
+    "file",
+    "filter",
+    "first",
+    "for",
+    "forbidden",
+    "format",
+    "found",
+    "from",
+    "function",
+    "gateway",
+    "get",
+    "given",
+    "go",
+    "gone",
+    "had",
+    "has",
+    "have",
+    "head",
+    "header",
+    "headers",
+    "here",
+    "host",
+    "how",
+    "html",
+    "http",
+    "https",
+    "i",
+    "id",
+    "identifier",
+    "ids",
+    "if",
+    "iis",
+    "illegal",
+    "in",
+    "incorrect",
+    "index",
+    "information",
+    "inner",
+    "input",
+    "insert",
+    "instance",
+    "insufficient",
+    "integer",
+    "internal",
+    "invalid",
+    "is",
+    "it",
+    "item",
+    "its",
+    "journal",
+    "json",
+    "just",
+    "key",
+    "large",
+    "last",
+    "later",
+    "least",
+    "length",
+    "less",
+    "limit",
+    "limited",
+    "line",
+    "list",
+    "load",
+    "locked",
+    "log",
+    "login",
+    "logon",
+    "lookup",
+    "maintenance",
+    "many",
+    "max",
+    "maximum",
+    "message",
+    "method",
+    "microsoft",
+    "min",
+    "minimum",
+    "missing",
+    "model",
+    "moment",
+    "more",
+    "most",
+    "multiple",
+    "must",
+    "name",
+    "negative",
+    "neither",
+    "network",
+    "never",
+    "nginx",
+    "no",
+    "none",
+    "not",
+    "nothing",
+    "now",
+    "null",
+    "number",
+    "oauth",
+    "object",
+    "odata",
+    "of",
+    "office",
+    "on",
+    "once",
+    "one",
+    "only",
+    "open",
+    "operation",
+    "option",
+    "options",
+    "or",
+    "order",
+    "orderby",
+    "other",
+    "our",
+    "out",
+    "output",
+    "overflow",
+    "owner",
+    "page",
+    "parameter",
+    "parameters",
+    "parse",
+    "patch",
+    "path",
+    "permission",
+    "permissions",
+    "please",
+    "policy",
+    "post",
+    "previous",
+    "procedure",
+    "process",
+    "project",
+    "property",
+    "protocol",
+    "provided",
+    "proxy",
+    "put",
+    "query",
+    "quota",
+    "range",
+    "rate",
+    "reached",
+    "read",
+    "reading",
+    "record",
+    "redirect",
+    "reference",
+    "referenced",
+    "refused",
+    "rejected",
+    "removed",
+    "request",
+    "requested",
+    "requests",
+    "required",
+    "requires",
+    "reset",
+    "resource",
+    "response",
+    "restricted",
+    "result",
+    "results",
+    "retry",
+    "role",
+    "row",
+    "rows",
+    "search",
+    "second",
+    "seconds",
+    "see",
+    "select",
+    "server",
+    "service",
+    "session",
+    "should",
+    "sign",
+    "since",
+    "size",
+    "skip",
+    "so",
+    "some",
+    "something",
+    "sorry",
+    "source",
+    "sql",
+    "stack",
+    "statement",
+    "status",
+    "string",
+    "such",
+    "support",
+    "supported",
+    "system",
+    "table",
+    "task",
+    "temporarily",
+    "temporary",
+    "tenant",
+    "text",
+    "than",
+    "that",
+    "the",
+    "their",
+    "then",
+    "there",
+    "these",
+    "they",
+    "this",
+    "those",
+    "time",
+    "timeout",
+    "to",
+    "token",
+    "tokens",
+    "too",
+    "top",
+    "trace",
+    "transaction",
+    "try",
+    "type",
+    "unable",
+    "unauthenticated",
+    "unauthorized",
+    "unavailable",
+    "under",
+    "unexpected",
+    "unhandled",
+    "unique",
+    "unknown",
+    "unprocessable",
+    "unspecified",
+    "unsupported",
+    "until",
+    "update",
+    "upstream",
+    "uri",
+    "url",
+    "use",
+    "user",
+    "users",
+    "validation",
+    "value",
+    "values",
+    "version",
+    "violation",
+    "was",
+    "we",
+    "web",
+    "were",
+    "what",
+    "when",
+    "where",
+    "which",
+    "while",
+    "with",
+    "within",
+    "without",
+    "write",
+    "wrong",
+    "xml",
+    "you",
+    "your",
+    // As the platform's own language has them.
+    "bruker",
+    "brukeren",
+    "den",
+    "denne",
+    "det",
+    "dette",
+    "du",
+    "en",
+    "et",
+    "feil",
+    "finner",
+    "finnes",
+    "for",
+    "fant",
+    "ikke",
+    "ingen",
+    "kan",
+    "klarte",
+    "kunne",
+    "mangler",
+    "må",
+    "noe",
+    "saken",
+    "tilgang",
+    "ugyldig",
+    "ukjent",
+];
+
+/// What exceptions and errors of programs are called ends so.
+const ENDINGS: [&str; 2] = ["exception", "error"];
+
+/// Names of fields that errors have.
+const OF_ERRORS: [&str; 18] = [
+    "code",
+    "correlationid",
+    "count",
+    "errorcode",
+    "exceptiontype",
+    "innererror",
+    "innerexception",
+    "instance",
+    "requestid",
+    "result",
+    "results",
+    "stacktrace",
+    "status",
+    "statuscode",
+    "success",
+    "timestamp",
+    "traceid",
+    "type",
+];
+
+/// How many names of fields are shown.
+const MOST_FIELDS: usize = 8;
+
+/// `text` without the words that begin with a capital, or have no small letters at all, and are not known to be no
+/// person's name; `also`: those that are known here besides.
+pub(super) fn without_names(text: &str, also: &[&str]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(char::is_alphanumeric) {
+        out.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        let is_like_a_name = word.starts_with(|c: char| c.is_alphabetic() && !c.is_lowercase())
+            && !also.contains(&word);
+        out.push_str(if is_like_a_name && !is_known(word) { REDACTED } else { word });
+        rest = behind;
+    }
+    out + rest
+}
+
+fn is_known(word: &str) -> bool {
+    let lower = word.to_lowercase();
+    WORDS.contains(&lower.as_str())
+        || ENDINGS.iter().any(|ending| lower.ends_with(ending))
+        || is_known_name(word)
+}
+
+/// Whether a name of a field that an answer has is no person's: a table's, or one that errors have.
+pub(super) fn is_field(name: &str) -> bool {
+    is_known_field(name)
+        || refusal::is_message(name)
+        || OF_ERRORS.contains(&name.to_lowercase().as_str())
+}
+
+/// Names of fields for people: those that may be shown, and how many others there are.
+pub(super) fn shown_fields<'n>(
+    names: impl IntoIterator<Item = &'n str>,
+    is_known: impl Fn(&str) -> bool,
+) -> String {
+    let (known, others): (Vec<&str>, Vec<&str>) =
+        names.into_iter().partition(|name| is_known(name));
+    let more = others.len() + known.len().saturating_sub(MOST_FIELDS);
+    let mut shown = known[..known.len().min(MOST_FIELDS)].join(", ");
+    match (known.is_empty(), more) {
+        (_, 0) => {}
+        (true, 1) => shown.push_str("1 that is not known"),
+        (true, more) => shown.push_str(&format!("{more} that are not known")),
+        (false, more) => shown.push_str(&format!(" and {more} more")),
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("Kari Nordmann could not be read", "*** *** could not be read")]
+    #[case("No contact ÅSE O'BRIEN-Lie in the Office", "No contact *** ***'***-*** in the Office")]
+    #[case("Per Even May, 王小明", "*** *** ***, ***")]
+    #[case("The seller, Per, is unknown", "The seller, ***, is unknown")]
+    fn what_may_be_a_name_is_blotted_out(#[case] text: &str, #[case] shown: &str) {
+        assert_eq!(without_names(text, &[]), shown);
+    }
+
+    #[rstest]
+    #[case("The limit of '0' for Top is 500, not 100000")]
+    #[case("You lack Cases - Read. Access denied: CaseId 17 of RevenueJournals")]
+    #[case("SqlException: Invalid object; HTTP 500 Internal Server Error")]
+    #[case("2026-11-21T09:54:56.1234567Z, a_b, ***")]
+    #[case("Ugyldig forespørsel. Tilgang mangler.")]
+    fn what_is_known_stays(#[case] text: &str) {
+        assert_eq!(without_names(text, &[]), text);
+    }
+
+    #[test]
+    fn what_is_known_here_alone_stays_there() {
+        assert_eq!(without_names("Moonbases and Moon", &["Moonbases"]), "Moonbases and ***");
+    }
+
+    #[test]
+    fn fields_of_tables_and_errors_are_named_and_others_are_counted() {
+        let shown = |names: &[&str]| shown_fields(names.iter().copied(), is_field);
+        assert_eq!(shown(&["Message", "Ola Nordmann"]), "Message and 1 more");
+        assert_eq!(shown(&["Ola Nordmann"]), "1 that is not known");
+        assert_eq!(shown(&["Ola", "Kari"]), "2 that are not known");
+        assert_eq!(
+            shown(&["code", "error_description", "CaseId"]),
+            "code, error_description, CaseId"
+        );
+        assert_eq!(shown(&["code"; 10]), format!("{} and 2 more", ["code"; 8].join(", ")));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic_and_nothing_is_left(text: String) {
+            let once = without_names(&text, &[]);
+            prop_assert_eq!(without_names(&once, &[]), once);
+        }
+    }
+}
