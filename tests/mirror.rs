@@ -267,6 +267,32 @@ fn only_and_case_leave_the_rest_pending() {
 }
 
 #[test]
+fn only_with_a_part_of_another_tables_records_reads_that_table_and_says_so() {
+    let world = brisk(unthrottled(6));
+    world.bootstrap();
+    for (part, table, call) in [
+        ("case_file_access", "case_files", "/Directory/Search"),
+        ("revenue_journal_annotations", "revenue_journals", "/RevenueJournals"),
+    ] {
+        world.sandbox.reset_stats();
+        let output = world.run(&["sync", "--full", "--only", part]);
+        assert_status(&output, 0);
+        let told = format!("--only {part}: its rows come with {table}, which is read");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(&told), "{}", shown(&output));
+        let made = calls(&world);
+        assert!(made.keys().any(|made| made.ends_with(call)), "{part}: {made:?}");
+    }
+    let one_case = shown_cases(&world)[0].to_string();
+    world.sandbox.reset_stats();
+    let output = world.run(&["sync", "--full", "--only", "case_file_access", "--case", &one_case]);
+    assert_status(&output, 0);
+    let made = calls(&world);
+    let read: u64 =
+        made.iter().filter(|(call, _)| call.ends_with("/Directory/Search")).map(|(_, n)| n).sum();
+    assert_eq!(read, 1, "{made:?}");
+}
+
+#[test]
 fn a_disabled_table_is_not_read_and_is_filled_when_it_is_enabled() {
     let world = brisk(unthrottled(30));
     let off = format!("{UNTHROTTLED}[resources]\ndisable = [\"costs\", \"entries\"]\n");

@@ -11,7 +11,7 @@ use crate::mirror::RunLog;
 use crate::session::{NOTHING_LISTED, Ran};
 use crate::text::counted;
 
-/// Refuses tables that do not exist.
+/// Refuses tables that do not exist, and says which are read with another.
 pub(crate) fn check(args: &Sync, catalog: &Catalog) -> Result<()> {
     let known = catalog.names();
     match args.only.iter().find(|t| !known.contains(&t.as_str())) {
@@ -24,8 +24,18 @@ pub(crate) fn check(args: &Sync, catalog: &Catalog) -> Result<()> {
                 format!("--only {unknown}: there is no such table{near}\nhint: there are {all}"),
             ))
         }
-        None if args.cases.is_empty() || args.only.is_empty() => Ok(()),
-        None if args.only.iter().any(|table| is_of_cases(catalog, table)) => Ok(()),
+        None if args.cases.is_empty()
+            || args.only.is_empty()
+            || args.only.iter().any(|table| is_of_cases(catalog, table)) =>
+        {
+            for table in &args.only {
+                let read = read_with(catalog, table);
+                if read != table {
+                    tracing::warn!("--only {table}: its rows come with {read}, which is read");
+                }
+            }
+            Ok(())
+        }
         None => Err(Error::new(
             Kind::Usage,
             format!(
@@ -37,10 +47,14 @@ pub(crate) fn check(args: &Sync, catalog: &Catalog) -> Result<()> {
     }
 }
 
-/// Whether what a case has in a table can be read by itself.
+/// The table with which a table is read: a child is a part of its parent's records.
+fn read_with<'a>(catalog: &'a Catalog, table: &'a str) -> &'a str {
+    catalog.get(table).map_or(table, |resource| resource.read_with())
+}
+
+/// Whether what a case has in a table is read case by case.
 fn is_of_cases(catalog: &Catalog, table: &str) -> bool {
-    let read_with = catalog.get(table).and_then(|resource| catalog.get(resource.read_with()));
-    read_with.is_some_and(|resource| match resource.group {
+    catalog.get(read_with(catalog, table)).is_some_and(|resource| match resource.group {
         Group::Case => true,
         Group::Ids => resource.table != "contacts",
         Group::List | Group::ForEach(_) | Group::Child(_) | Group::Events | Group::Journal(_) => {
@@ -50,9 +64,10 @@ fn is_of_cases(catalog: &Catalog, table: &str) -> bool {
 }
 
 pub(crate) async fn execute(args: &Sync, host: &Host, out: &Printer) -> Result<u8> {
+    let catalog = host.session.catalog();
     let options = Options {
         full: args.full,
-        only: args.only.clone(),
+        only: args.only.iter().map(|table| read_with(catalog, table).to_owned()).collect(),
         cases: args.cases.clone(),
         allow_removals: args.allow_removals,
         ..Options::default()
