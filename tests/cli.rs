@@ -201,7 +201,15 @@ fn the_data_dictionary_is_printed_in_every_format_without_a_configuration() {
     };
     let tables = casemirror::catalog::Catalog::load(None).unwrap();
     let markdown = done(&schema("md"));
-    let document = json(&schema("json")).to_string();
+    let document = json(&schema("json"));
+    let columns = document["tables"].as_array().unwrap().iter().map(|table| &table["columns"]);
+    let columns = columns.chain([&document["history_columns"]]).flat_map(|c| c.as_array().unwrap());
+    for column in columns {
+        let keys: Vec<&str> = column.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ["class", "comment", "field", "name", "type", "volatile"], "{column}");
+        assert!(column["type"].is_string() && column["volatile"].is_boolean(), "{column}");
+    }
+    let document = document.to_string();
     let page = done(&schema("html"));
     let sources = done(&schema("dbt"));
     for table in tables.names() {

@@ -176,7 +176,25 @@ fn markdown_of_report(report: &Report) -> String {
 }
 
 fn own(columns: &[(&str, &str)]) -> Vec<Value> {
-    columns.iter().map(|(name, comment)| json!({ "name": name, "comment": comment })).collect()
+    let own = columns.iter().map(own_column);
+    own.map(|c| column_as_json(&c, None, None, false)).collect()
+}
+
+/// All columns have the same keys, whoever gives them their values.
+fn column_as_json(
+    column: &Described,
+    field: Option<String>,
+    privacy: Option<Class>,
+    volatile: bool,
+) -> Value {
+    json!({
+        "name": column.name,
+        "type": column.kind,
+        "field": field,
+        "comment": column.comment,
+        "class": privacy.map(|known| class(Some(known))),
+        "volatile": volatile,
+    })
 }
 
 fn as_json(r: &Resource) -> Value {
@@ -184,14 +202,9 @@ fn as_json(r: &Resource) -> Value {
         .columns
         .iter()
         .map(|c| {
-            json!({
-                "name": c.name,
-                "type": c.kind.sql(),
-                "field": c.path.join("."),
-                "comment": c.comment,
-                "class": c.class.map(|k| class(Some(k))),
-                "volatile": c.volatile,
-            })
+            let (name, kind, comment) = (c.name.clone(), c.kind.sql(), c.comment.clone());
+            let described = Described { name, kind, comment };
+            column_as_json(&described, Some(c.path.join(".")), c.class, c.volatile)
         })
         .chain(own(&OWN_COLUMNS))
         .collect();
