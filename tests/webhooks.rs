@@ -576,6 +576,42 @@ fn subscriptions_are_made_repaired_and_removed_and_those_of_others_stay() {
     assert!(shown(&none).contains("0 webhook subscriptions removed"), "{}", shown(&none));
 }
 
+#[test]
+fn removed_subscriptions_are_gone_from_the_table_after_the_next_cycle() {
+    let world = World::unthrottled(6);
+    world.configure(&format!("{PATIENT}public_url = \"https://mirror.example.com\"\n"));
+    let ours = || {
+        world.sync();
+        let ours =
+            "SELECT count(*) FROM main.webhook_subscriptions WHERE url LIKE '%mirror.example.com%'";
+        one::<i64>(&world.store(), ours)
+    };
+    let made = || {
+        let mut daemon = world.start_daemon();
+        daemon.wait_until("all event types are subscribed", || {
+            daemon_log(&world).contains("webhook subscriptions were changed")
+        });
+        daemon
+    };
+    let removes = || {
+        let removed = world.run(&["webhooks", "remove"]);
+        assert!(
+            shown(&removed).contains("21 webhook subscriptions removed"),
+            "{}",
+            shown(&removed)
+        );
+    };
+    made().stop();
+    assert_eq!(ours(), 21);
+    removes();
+    assert_eq!(ours(), 0, "removed while nobody held the store");
+    let mut daemon = made();
+    daemon.wait_until_idle();
+    removes();
+    daemon.stop();
+    assert_eq!(ours(), 0, "removed by the daemon");
+}
+
 /// By their ids, subscriptions of another platform's customers may look like those that were made here.
 #[test]
 fn subscriptions_of_another_tenant_are_neither_changed_nor_removed() {

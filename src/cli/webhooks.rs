@@ -10,9 +10,10 @@ use crate::config::Config;
 use crate::cycle::refuse_other_tenant;
 use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
-use crate::hints::Aligned;
+use crate::hints::{Aligned, HintQueue};
 use crate::mirror::{Looked, State, Store, known_webhook_token};
 use crate::progress::Progress;
+use crate::scope::{Hint, Told};
 use crate::session::{Session, catalog_of, made_subscriptions};
 use crate::source::{Client, MemoryLedger};
 use crate::text::counted;
@@ -63,7 +64,14 @@ pub(crate) async fn run(args: &Webhooks, config: Config, quiet: bool) -> Result<
                 // It makes no feed call, so its ledger can be one that is forgotten.
                 let ledger = Arc::new(MemoryLedger::new());
                 let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
-                remove(&config, &store, &client, &Printer::here()).await
+                let aligned = remove(&config, &store, &client).await?;
+                if aligned.changed() {
+                    // The store is only read here: whoever writes it next takes this up.
+                    let taken = State::new(&store.connection()?).hints().taken_up_to()?;
+                    let queue = HintQueue::open(store.path(), taken)?;
+                    queue.keep(vec![Told::Hint(Hint::Subscriptions)]).await?;
+                }
+                tell(&config, aligned, &Printer::here())
             }
             // Which ones were made is kept in the store.
             Err(error) => {
@@ -76,22 +84,30 @@ pub(crate) async fn run(args: &Webhooks, config: Config, quiet: bool) -> Result<
 
 /// The removal, where the store is open.
 pub(crate) async fn execute(session: &Session, out: &Printer) -> Result<u8> {
-    remove(session.config(), session.store(), &session.polls().client, out).await
+    let aligned = remove(session.config(), session.store(), &session.polls().client).await?;
+    if aligned.changed() {
+        session.subscriptions_changed().await?;
+    }
+    tell(session.config(), aligned, out)
 }
 
-async fn remove(config: &Config, store: &Store, client: &Client, out: &Printer) -> Result<u8> {
+async fn remove(config: &Config, store: &Store, client: &Client) -> Result<Aligned> {
     let public_url = config.serve.public_url.as_ref();
     // By their ids alone, subscriptions of another platform's customers may look like ours.
     let tenant = client.tenant().await?.to_string();
     let known = State::new(&store.connection()?).meta("tenant")?;
     refuse_other_tenant(store.path(), known.as_deref(), &tenant)?;
     // Without a token no address was ever made.
-    let aligned = match known_webhook_token(&config.store.path)? {
-        Some(token) => made_subscriptions(store)?.remove(client, public_url, &token).await?,
-        None => Aligned::default(),
-    };
+    match known_webhook_token(&config.store.path)? {
+        Some(token) => made_subscriptions(store)?.remove(client, public_url, &token).await,
+        None => Ok(Aligned::default()),
+    }
+}
+
+/// Says what was removed.
+fn tell(config: &Config, aligned: Aligned, out: &Printer) -> Result<u8> {
     out.print(&format!("{} removed\n", counted(aligned.removed as u64, "webhook subscription")))?;
-    if public_url.is_some() {
+    if config.serve.public_url.is_some() {
         out.print(
             "serve.public_url is set: a daemon that runs with it makes them again within the hour\n",
         )?;

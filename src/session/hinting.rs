@@ -12,6 +12,7 @@ use crate::error::{self, Error, Kind, Result};
 use crate::failpoint;
 use crate::hints::{Batch, HintQueue, Made, path_of};
 use crate::mirror::{Placed, SUBSCRIBING_FAILED, SUBSCRIPTIONS, State, Store, webhook_token};
+use crate::scope::{Hint, Told};
 
 /// The webhook subscriptions that were made here; none where that cannot be read.
 ///
@@ -39,6 +40,22 @@ impl Session {
         let text = serde_json::to_string(made)
             .map_err(|e| Error::caused(Kind::Internal, "cannot keep the subscriptions", e))?;
         self.writer.run(move |conn| State::new(conn).set_meta(SUBSCRIPTIONS, &text)).await
+    }
+
+    /// The list of the subscriptions is read again: some of them were removed.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn subscriptions_changed(&self) -> Result<()> {
+        let catalog = self.catalog.clone();
+        let told = [(Timestamp::now(), Told::Hint(Hint::Subscriptions))];
+        let taken = self.writer.run(move |conn| {
+            let state = State::new(conn);
+            // Nothing of the queue's file is taken by it.
+            let up_to = state.hints().taken_up_to()?;
+            state.hints().take((&catalog, false), &told, up_to)
+        });
+        self.release_hints(taken.await?).await
     }
 
     /// Keeps why the webhook subscriptions are not as they should be; `None`: they are.
