@@ -319,6 +319,11 @@ impl Error {
         printable(&text).into_owned()
     }
 
+    /// Tells the operator the same as one line of the log.
+    pub fn log(&self) {
+        tracing::error!(reason = self.chain(), hint = self.kind.hint(), "{self}");
+    }
+
     /// The context and all causes in one line, for logs and the `reason` columns of the store.
     pub(crate) fn chain(&self) -> String {
         let mut text = self.context.clone();

@@ -13,6 +13,7 @@ use tracing_subscriber::EnvFilter;
 fn main() -> ExitCode {
     casemirror::memory::give_back_soon();
     let cli = Cli::parse();
+    let format = cli.global.log_format;
     // The store, its log and what does not fit into memory are nobody else's; what is published says itself
     // who may read it.
     rustix::process::umask(Mode::from_raw_mode(0o077));
@@ -23,14 +24,14 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => {
-            report(&Error::caused(Kind::Io, "cannot start", e));
+            report(&Error::caused(Kind::Io, "cannot start", e), format);
             return ExitCode::FAILURE;
         }
     };
     let status = match runtime.block_on(casemirror::cli::run(cli)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            report(&error);
+            report(&error, format);
             ExitCode::from(error.kind().exit_status())
         }
     };
@@ -78,6 +79,12 @@ impl Write for Log {
     }
 }
 
-fn report(error: &Error) {
-    let _ = write!(Log(io::stderr()), "{}", error.report());
+/// What reads the log as JSON gets the error that ends it as one line of the same form.
+fn report(error: &Error, format: LogFormat) {
+    match format {
+        LogFormat::Json => error.log(),
+        LogFormat::Text => {
+            let _ = write!(Log(io::stderr()), "{}", error.report());
+        }
+    }
 }

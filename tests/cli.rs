@@ -1,5 +1,6 @@
 //! The commands: what they print, what they leave alone, with which status they end.
 
+use std::collections::HashMap;
 use std::process::Output;
 
 use rstest::rstest;
@@ -131,6 +132,37 @@ fn what_cannot_be_logged_ends_nothing() {
     assert_eq!(status(&["status"]), world.run(&["status"]).status.code());
     assert_eq!(status(&["sync"]), Some(0));
     assert_eq!(status(&["query", "selec 1"]), Some(1));
+}
+
+#[test]
+fn the_error_that_ends_a_command_is_a_line_of_the_log_where_that_is_json() {
+    let world = World::new(3);
+    let output = world.run(&["status", "--log-format", "json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    let said = stderr(&output);
+    let lines: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .collect();
+    let last = lines.last().unwrap_or_else(|| panic!("{}", shown(&output)));
+    assert_eq!(last["level"], "ERROR");
+    assert!(last["timestamp"].is_string(), "{last}");
+    let message = last["fields"]["message"].as_str().unwrap();
+    let reason = last["fields"]["reason"].as_str().unwrap();
+    assert!(!message.is_empty() && reason.starts_with(message), "{last}");
+    // Another one has a hint of its own.
+    let refused = Rule {
+        method: None,
+        path: "/authtoken".to_owned(),
+        query: None,
+        nth: 1,
+        count: None,
+        fault: Fault::Refuse { status: 401, headers: HashMap::default(), body: String::new() },
+    };
+    world.sandbox.fault(refused);
+    let said = stderr(&world.run(&["check", "--log-format", "json"]));
+    let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert!(last["fields"]["hint"].as_str().unwrap().contains("source.client_id"), "{last}");
 }
 
 #[test]
