@@ -6,13 +6,13 @@ SELECT
     journal_level,
     journal_id,
     journal_month,
-    line_id,
     line_key,
     change,
     column_name,
     before,
     after,
-    changed_at
+    changed_at,
+    line_id
 FROM sync.restatements;
 
 COMMENT ON VIEW report.journal_restatements IS
@@ -21,8 +21,6 @@ COMMENT ON COLUMN report.journal_restatements.journal IS 'The table: case_journa
 COMMENT ON COLUMN report.journal_restatements.journal_level IS 'offices, broker_companies or chain.';
 COMMENT ON COLUMN report.journal_restatements.journal_id IS 'The office, broker company or chain.';
 COMMENT ON COLUMN report.journal_restatements.journal_month IS 'First day of the month.';
-COMMENT ON COLUMN report.journal_restatements.line_id IS
-    'The line, by its name for good: line_id of the journal and of its history.';
 COMMENT ON COLUMN report.journal_restatements.line_key IS
     'The line''s own key, such as revenue_referral_key; #n for the n-th line where it has none.';
 COMMENT ON COLUMN report.journal_restatements.change IS 'added, removed, or changed.';
@@ -31,3 +29,5 @@ COMMENT ON COLUMN report.journal_restatements.column_name IS
 COMMENT ON COLUMN report.journal_restatements.before IS 'The value before, as text; an instant in UTC, with +00 behind it.';
 COMMENT ON COLUMN report.journal_restatements.after IS 'The value after, as text; an instant in UTC, with +00 behind it.';
 COMMENT ON COLUMN report.journal_restatements.changed_at IS 'When the mirror learned of it.';
+COMMENT ON COLUMN report.journal_restatements.line_id IS
+    'The line, by its name for good: line_id of the journal and of its history.';

@@ -193,6 +193,18 @@ fn fetched(conn: &Connection, id: i64, tables: &[&str]) {
 }
 
 #[test]
+fn what_restatements_have_beside_what_is_promised_comes_last() {
+    let conn = store(None, 2026..=2026);
+    let columns = "SELECT string_agg(column_name, ' ' ORDER BY column_index) FROM duckdb_columns() \
+                   WHERE schema_name = 'report' AND table_name = 'journal_restatements'";
+    let columns: String = conn.query_row(columns, [], |row| row.get(0)).unwrap();
+    assert_eq!(
+        columns,
+        "journal journal_level journal_id journal_month line_key change column_name before after changed_at line_id"
+    );
+}
+
+#[test]
 fn every_relation_answers_where_the_file_is_opened_and_where_it_is_attached() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store.duckdb");
