@@ -70,7 +70,13 @@ fn commands_that_look_change_nothing_and_say_what_is_another() {
     assert!(one::<i64>(&world.store(), "SELECT count(*) FROM main.my_notes") > 0);
 
     // As it is: nothing is said.
-    for args in [&["status"][..], &["plan"], &["export", "--set", "publish.parquet=shots"]] {
+    for args in [
+        &["status"][..],
+        &["plan"],
+        &["export", "--set", "publish.parquet=shots"],
+        &["schema"],
+        &["query", "SELECT 1"],
+    ] {
         let output = looks(&world, args);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}", shown(&output));
         assert!(!said(&output).contains("brings it up"), "{}", shown(&output));
@@ -101,8 +107,23 @@ fn commands_that_look_change_nothing_and_say_what_is_another() {
     assert_eq!(checked.status.code(), Some(0), "{}", shown(&checked));
     assert!(said(&checked).contains("privacy.identifiers"), "{}", shown(&checked));
     for args in [&["schema"][..], &["query", "SELECT 1"]] {
-        assert_eq!(looks(&world, args).status.code(), Some(0), "{args:?}");
+        let output = looks(&world, &[args, &zone].concat());
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        let told = said(&output);
+        let lines: Vec<&str> =
+            told.lines().filter(|line| line.contains("the configuration is another")).collect();
+        assert_eq!(lines.len(), 1, "{args:?}: {}", shown(&output));
+        for word in ["privacy.identifiers", "source.time_zone", "my_notes"] {
+            assert!(lines[0].contains(word), "{args:?} does not say {word}: {}", shown(&output));
+        }
     }
+    // What cannot be compared is no reason to fail.
+    let (published, aside) = (world.path("data/casemirror.duckdb"), world.path("data/aside"));
+    std::fs::rename(&published, &aside).unwrap();
+    assert_eq!(looks(&world, &["schema"]).status.code(), Some(0));
+    std::fs::write(&published, "no database").unwrap();
+    assert_eq!(looks(&world, &["schema"]).status.code(), Some(0));
+    std::fs::rename(&aside, &published).unwrap();
     // The one that nobody chose.
     std::fs::remove_file(world.path("casemirror.toml")).unwrap();
     for args in [&["status"][..], &["schema"], &["query", "SELECT 1"]] {

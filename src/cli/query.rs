@@ -18,6 +18,8 @@ use crate::config::Config;
 use crate::daemon::Printer;
 use crate::durable;
 use crate::error::{Error, Kind, Result};
+use crate::mirror::all_differences;
+use crate::session::catalog_of;
 use crate::sql::{self, db};
 use spill::Spill;
 
@@ -27,6 +29,7 @@ const IN_MEMORY: usize = 16 << 20;
 
 pub(crate) fn run(config: &Config, args: &Query) -> Result<u8> {
     let reader = Reader::open(&config.publish.database)?;
+    reader.tell_differences(config);
     let mut text = tempfile::spooled_tempfile(IN_MEMORY);
     match args.format {
         QueryFormat::Table => {
@@ -87,6 +90,22 @@ impl Reader {
         Ok(Reader { connection, _spill: spill })
     }
 
+    /// Says, in a line, in what the configuration is another than the one that was last published with. What cannot be
+    /// compared keeps nothing from being read.
+    fn tell_differences(&self, config: &Config) {
+        let compared = catalog_of(config)
+            .and_then(|catalog| all_differences(&self.connection, config, &catalog));
+        let differences = compared.unwrap_or_default();
+        if !differences.is_empty() {
+            tracing::warn!(
+                "the configuration is another than the one that {} was written with: {}; `casemirror sync` brings it up \
+                 to that",
+                config.publish.database.display(),
+                differences.join("; ")
+            );
+        }
+    }
+
     /// The result of such a statement as a table in which this stands for NULL.
     ///
     /// # Errors
@@ -109,6 +128,13 @@ impl Reader {
     ) -> Result<()> {
         check_reads(&self.connection, sql)?;
         each(&self.connection, sql, take)
+    }
+}
+
+/// Says in what the configuration is another than the one that was last published with, where anything was.
+pub(super) fn tell_differences(config: &Config) {
+    if let Ok(reader) = Reader::open(&config.publish.database) {
+        reader.tell_differences(config);
     }
 }
 

@@ -1,6 +1,7 @@
 //! `casemirror schema`: the data dictionary.
 
 use super::args::{Schema, SchemaFormat};
+use super::query;
 use crate::catalog::{Age, Ages, Catalog, DictionaryFormat};
 use crate::config::{self, Config};
 use crate::daemon::Printer;
@@ -13,6 +14,7 @@ const GRACE_HOURS: u64 = 3;
 
 pub(crate) fn run(config: &Config, args: &Schema) -> Result<u8> {
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
+    query::tell_differences(config);
     let out = Printer::here();
     let dictionary = |format| -> Result<String> {
         Ok(catalog.dictionary(format, &reports::describe(&catalog)?))

@@ -66,12 +66,26 @@ pub(super) fn differences(
     Ok(found)
 }
 
+/// The same of a store that has been written, or of what was published of it: with `resources.disable`, too.
+///
+/// # Errors
+/// `Store`.
+pub(crate) fn all_differences(
+    conn: &Connection,
+    config: &Config,
+    catalog: &Catalog,
+) -> Result<Vec<String>> {
+    let mut found = differences(conn, config, catalog)?;
+    found.extend(disabled(conn, config)?);
+    Ok(found)
+}
+
 /// In what `resources.disable` is another than in the last run, as a sentence. A run of whatever command follows it, so
 /// that none is refused for it.
 ///
 /// # Errors
 /// `Store`.
-pub(super) fn disabled(conn: &Connection, config: &Config) -> Result<Option<String>> {
+fn disabled(conn: &Connection, config: &Config) -> Result<Option<String>> {
     let there: BTreeSet<String> = query(
         conn,
         "SELECT table_name FROM sync.resources WHERE status = 'disabled' AND because_of IS NULL",

@@ -89,6 +89,7 @@ pub(crate) use ahead::{lie_ahead, take_back};
 pub(crate) use closings::{BY_CLOSE_DAY, ClosingMonth, Closings, MonthOf};
 pub(crate) use compare::{CellDifference, compare};
 pub(crate) use copies::{Described, Standing, check_not_newer, secrets_file, secrets_of, settle};
+pub(crate) use differences::all_differences;
 pub(crate) use erasure::{
     ROW_GROUP_ROWS, Residue, SHOWN_BY_PARQUET, STAY_IN_SNAPSHOTS, holds_erased, last_erasure,
     note_published, note_replaced, note_unclear, stay_in_snapshots,

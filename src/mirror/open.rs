@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use duckdb::{AccessMode, Connection};
 
-use super::differences::{described, differences, disabled};
+use super::differences::{all_differences, described, differences};
 use super::forgetting::{self, Taken, forgotten};
 use super::founding::Founding;
 use super::log::Bounds;
@@ -297,10 +297,10 @@ fn looked(
     let path = &config.store.path;
     let format = schema::format(&root)?.ok_or_else(|| no_store_of_ours(path))?;
     check_format(path, format)?;
-    let mut differences = differences(&root, config, catalog)?;
-    if is_there(path)? {
-        differences.extend(disabled(&root, config)?);
-    }
+    let differences = match is_there(path)? {
+        true => all_differences(&root, config, catalog)?,
+        false => differences(&root, config, catalog)?,
+    };
     let catalog = described(&root, catalog)?;
     // Nothing is decoded that is to be kept: no value ever meets this key.
     let privacy = Privacy::new(&config.privacy, rand::random());
