@@ -82,7 +82,7 @@ fn total(verified: &Verified) -> String {
     }
     if verified.standing > 0 {
         parts.push(format!(
-            "{} found before could not be compared again and still counts (`casemirror status` names it)",
+            "{} found before and not compared again: see `casemirror status`",
             counted(verified.standing, "difference")
         ));
     }
@@ -103,6 +103,15 @@ mod tests {
         };
         let comparisons = findings.into_iter().map(comparison).collect();
         total(&Verified { comparisons, not_compared, ..Verified::default() })
+    }
+
+    #[test]
+    fn the_last_line_is_no_all_clear_while_an_earlier_difference_stands() {
+        assert_eq!(
+            total(&Verified { standing: 2, ..Verified::default() }),
+            "what could be compared equals the source; 2 differences found before and not compared again: see \
+             `casemirror status`\n"
+        );
     }
 
     #[test]
