@@ -31,7 +31,7 @@ fn words_of(resource: &Resource) -> Vec<String> {
     let permissions = resource.permissions.iter().flat_map(|permission| permission.split(" - "));
     let words = paths.chain(permissions).chain([resource.table.as_str()]);
     words
-        .filter(|word| word.chars().all(|c| c.is_alphanumeric() || c == '_'))
+        .filter(|word| word.chars().all(|c| c.is_alphanumeric() || c == '_') && !word.is_empty())
         .map(str::to_owned)
         .collect()
 }
