@@ -6,7 +6,7 @@ use rstest::rstest;
 
 use crate::support::follow::{assert_status, calls, change, shown_cases};
 use crate::support::scripted::{fault, refuse, search_path};
-use crate::support::{World, one};
+use crate::support::{World, one, shown};
 
 /// About 25 ids.
 const LONGEST: usize = 600;
@@ -54,6 +54,17 @@ fn many_changed_cases_are_searched_by_as_many_ids_as_the_service_takes() {
     let searches = calls(&world).into_iter().filter(|(call, _)| call.contains("Search"));
     let searches: u64 = searches.map(|(_, times)| times).sum();
     assert!(searches < 20, "{searches}");
+}
+
+#[test]
+fn a_sample_is_verified_by_as_many_ids_as_the_service_takes() {
+    let world = World::unthrottled(60);
+    world.bootstrap();
+    limited(&world, "Property", 404);
+    limited(&world, "Project", 400);
+    let output = world.run(&["verify", "--sample", "50"]);
+    assert_status(&output, 0);
+    assert!(shown(&output).contains("the mirror equals the source"), "{}", shown(&output));
 }
 
 /// A proxy was in the way once.

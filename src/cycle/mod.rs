@@ -57,7 +57,7 @@ pub(crate) use problems::{failed_text, failing_text, table_and_cause};
 pub(crate) use reach::{Unreached, is_out_of_reach};
 pub use report::Report;
 pub use run::{Parts, Run};
-pub(crate) use search::{IDS_PER_CALL, ids_per_call};
+pub(crate) use search::{IDS_PER_CALL, ids_per_call, may_be_too_many};
 pub(crate) use signals::{Controls, Interrupt};
 pub use signals::{Notifier, Signals};
 pub(crate) use tenant::{check_tenant, origin, refuse_other_tenant};

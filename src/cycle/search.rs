@@ -53,7 +53,7 @@ impl Trouble {
 
     /// Whether it may be their number.
     fn may_be_too_many(&self) -> bool {
-        self.ids.len() > 1 && self.error.as_ref().is_some_and(is_refused)
+        self.error.as_ref().is_some_and(|error| may_be_too_many(&self.ids, error))
     }
 
     /// Whether it was not answered in time.
@@ -66,6 +66,11 @@ impl Trouble {
         let is_answer = |error: &Error| matches!(error.kind(), Kind::BadAnswer | Kind::TooLarge);
         self.error.as_ref().is_some_and(|error| !is_answer(error))
     }
+}
+
+/// Whether a search by these ids may have been refused for their number.
+pub(crate) fn may_be_too_many(ids: &[i64], error: &Error) -> bool {
+    ids.len() > 1 && is_refused(error)
 }
 
 /// Whether the service did not take the call as it was put. IIS answers an address that is too long with 404, others

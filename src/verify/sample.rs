@@ -178,6 +178,12 @@ impl Sample {
                     self.answers.insert((resource.table.clone(), id), one);
                 }
             }
+            Answer::TooMany(resource, place, ids) => {
+                for half in ids.chunks(ids.len().div_ceil(2)) {
+                    let ask = Ask::Search(Arc::clone(&resource), place, half.to_vec());
+                    self.due.push_front(ask);
+                }
+            }
             Answer::Search(resource, Err(error)) => {
                 context.failed(&resource.table, &resource.table, error).await?;
             }

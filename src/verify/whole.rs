@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 
 use crate::catalog::Resource;
 use crate::config::Config;
-use crate::cycle::{scopes_of, since};
+use crate::cycle::{may_be_too_many, scopes_of, since};
 use crate::decode::{Decoded, Load};
 use crate::error::{Error, Kind, Result};
 use crate::extract::{Extractor, Found};
@@ -31,6 +31,8 @@ pub(super) enum Ask {
 pub(super) enum Answer {
     Scope(Scope, Result<Load>),
     Search(Arc<Resource>, Result<Found>),
+    /// Of the search so many ids may be too many.
+    TooMany(Arc<Resource>, Place, Vec<i64>),
 }
 
 impl Ask {
@@ -60,7 +62,12 @@ impl Ask {
             Ask::Search(resource, place, ids) => Box::pin(async move {
                 // Nothing of it is loaded, so that the number of the last poll does not matter.
                 let found = extractor.search_ids(&resource, place, &ids, 0).await;
-                Answer::Search(resource, found)
+                match found {
+                    Err(error) if may_be_too_many(&ids, &error) => {
+                        Answer::TooMany(resource, place, ids)
+                    }
+                    found => Answer::Search(resource, found),
+                }
             }),
         }
     }
