@@ -82,7 +82,14 @@ impl Write for Log {
 /// What reads the log as JSON gets the error that ends it as one line of the same form.
 fn report(error: &Error, format: LogFormat) {
     match format {
-        LogFormat::Json => error.log(),
+        // However little is logged, this is told.
+        LogFormat::Json => {
+            let all = tracing_subscriber::fmt()
+                .json()
+                .with_writer(|| Log(io::stderr()))
+                .with_target(false);
+            tracing::subscriber::with_default(all.finish(), || error.log());
+        }
         LogFormat::Text => {
             let _ = write!(Log(io::stderr()), "{}", error.report());
         }

@@ -122,7 +122,7 @@ pub(crate) struct Verified {
     pub(crate) not_compared: usize,
     /// Months that have no control.
     pub(crate) without_control: usize,
-    /// Differences of earlier verifications that stand, because they were not compared again.
+    /// Differences of earlier verifications that stand: this one did not refute them.
     pub(crate) standing: usize,
 }
 

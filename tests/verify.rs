@@ -214,7 +214,7 @@ fn a_difference_that_is_not_compared_again_keeps_the_mirror_from_being_called_eq
     let output = verify(&world, "0");
     assert_status(&output, 3);
     let line = last_line(&output);
-    assert!(line.contains("1 difference found before and not compared again"), "{line}");
+    assert!(line.contains("1 difference found before and not refuted since"), "{line}");
     assert_status(&world.run(&["status"]), 4);
 }
 

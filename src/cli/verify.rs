@@ -82,7 +82,7 @@ fn total(verified: &Verified) -> String {
     }
     if verified.standing > 0 {
         parts.push(format!(
-            "{} found before and not compared again: see `casemirror status`",
+            "{} found before and not refuted since: see `casemirror status`",
             counted(verified.standing, "difference")
         ));
     }
@@ -109,7 +109,7 @@ mod tests {
     fn the_last_line_is_no_all_clear_while_an_earlier_difference_stands() {
         assert_eq!(
             total(&Verified { standing: 2, ..Verified::default() }),
-            "what could be compared equals the source; 2 differences found before and not compared again: see \
+            "what could be compared equals the source; 2 differences found before and not refuted since: see \
              `casemirror status`\n"
         );
     }

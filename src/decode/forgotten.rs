@@ -232,11 +232,9 @@ impl Forgotten {
             match self.length_at(text, &words[at..]) {
                 Some(length) if length == words.len() => return Cleared::Gone,
                 Some(length) => {
-                    let place = words[at].0.start..words[at + length - 1].0.end;
-                    let place = with_brackets(text, place);
-                    out.push_str(&text[taken..place.start]);
+                    out.push_str(&text[taken..words[at].0.start]);
                     out.push_str(FORGOTTEN);
-                    taken = place.end;
+                    taken = words[at + length - 1].0.end;
                     at += length;
                 }
                 None => at += 1,
@@ -457,14 +455,6 @@ fn grouped(text: &str, words: &[(Range<usize>, String)], longest: usize) -> Vec<
 fn genitive(word: &str) -> Option<&str> {
     let of = word.strip_suffix('s')?;
     (of.chars().count() > 1 && of.chars().all(char::is_alphabetic)).then_some(of)
-}
-
-/// A place in a text, with the brackets of [`FORGOTTEN`] where it begins or ends within that.
-fn with_brackets(text: &str, place: Range<usize>) -> Range<usize> {
-    let word = &FORGOTTEN[1..FORGOTTEN.len() - 1];
-    let begins_within = text[..place.start].ends_with('[') && text[place.start..].starts_with(word);
-    let ends_within = text[place.end..].starts_with(']') && text[..place.end].ends_with(word);
-    place.start - usize::from(begins_within)..place.end + usize::from(ends_within)
 }
 
 /// The e-mail address that begins with the first of these words, and how many words it has.

@@ -14,7 +14,7 @@ use duckdb::Connection;
 
 use super::erasure;
 use crate::catalog::{Catalog, Class, Column, EXTRA_COLUMN, Person, Resource};
-use crate::decode::{Cleared, Entry, Forgotten, Learned, Part, Telling};
+use crate::decode::{Entry, Forgotten, Learned, Part, Telling};
 use crate::error::Result;
 use crate::sql::{self, query, scalar_i64};
 
@@ -152,11 +152,6 @@ impl Known {
                 }
                 known.parts.extend(list.parts_of(&text));
                 known.entries.extend(of_text);
-                // Where a part of it is forgotten already, it stands without that.
-                if let Cleared::Without(rest) = list.clear(&text) {
-                    known.parts.extend(list.parts_of(&rest));
-                    known.entries.extend(list.entries_of(&rest, is_name));
-                }
             }
         }
         taken.texts += texts.len();

@@ -1,6 +1,8 @@
 //! Names of persons in what a service says: nobody knows them all, so a word that begins with a capital is shown only
 //! where it is known to be none (docs/architecture.md, "Privacy").
 
+use icu_normalizer::ComposingNormalizerBorrowed;
+
 use super::redact::REDACTED;
 use super::refusal;
 use crate::catalog::{is_known_field, is_known_name};
@@ -38,21 +40,64 @@ const OF_ERRORS: [&str; 18] = [
 const MOST_FIELDS: usize = 8;
 
 /// `text` without the words that begin with a capital, or have no small letters at all, and are not known to be no
-/// person's name; `also`: those that are known here besides.
+/// person's name; `also`: those that are known here besides. Of a word of several, such as the name of a file, each is
+/// judged by itself.
 pub(super) fn without_names(text: &str, also: &[&str]) -> String {
+    // However a letter is composed, it is one.
+    let text = ComposingNormalizerBorrowed::new_nfc().normalize(text);
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
+    let mut rest = &*text;
     while let Some(start) = rest.find(char::is_alphanumeric) {
         out.push_str(&rest[..start]);
         rest = &rest[start..];
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
         let (word, behind) = rest.split_at(end);
-        let is_like_a_name = word.starts_with(|c: char| c.is_alphabetic() && !c.is_lowercase())
-            && !also.contains(&word);
-        out.push_str(if is_like_a_name && !is_known(word) { REDACTED } else { word });
+        if also.contains(&word) || is_known(word) || is_code(word) {
+            out.push_str(word);
+        } else {
+            parts(word)
+                .for_each(|part| out.push_str(if is_like_a_name(part) { REDACTED } else { part }));
+        }
         rest = behind;
     }
     out + rest
+}
+
+/// The parts of a word: it is divided at what is no letter, and where a capital follows a small letter.
+fn parts(word: &str) -> impl Iterator<Item = &str> {
+    let kind = |c: char| (c.is_alphabetic(), c.is_lowercase());
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let mut letters = rest.char_indices().peekable();
+        let end = loop {
+            let (_, letter) = letters.next()?;
+            match letters.peek() {
+                None => break rest.len(),
+                Some((at, next)) => {
+                    let ((is_letter, is_small), (comes_letter, comes_small)) =
+                        (kind(letter), kind(*next));
+                    if is_letter != comes_letter || is_small && !comes_small {
+                        break *at;
+                    }
+                }
+            }
+        };
+        let (part, behind) = rest.split_at(end);
+        rest = behind;
+        Some(part)
+    })
+}
+
+fn is_like_a_name(word: &str) -> bool {
+    let is_capital = word.starts_with(|c: char| c.is_alphabetic() && !c.is_lowercase());
+    // One letter of the alphabet is none, as in an instant.
+    is_capital && !(word.len() == 1 || is_known(word))
+}
+
+/// Whether it is a number of an error, such as `AADSTS7000215`.
+fn is_code(word: &str) -> bool {
+    let digits = word.trim_start_matches(|c: char| c.is_ascii_uppercase());
+    digits.len() < word.len() && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 fn is_known(word: &str) -> bool {
@@ -98,6 +143,10 @@ mod tests {
     #[case("No contact ÅSE O'BRIEN-Lie in the Office", "No contact *** ***'***-*** in the Office")]
     #[case("Per Even May, 王小明", "*** *** ***, ***")]
     #[case("The seller, Per, is unknown", "The seller, ***, is unknown")]
+    #[case("Max Nordmann, Can Demir and So Li", "*** ***, *** *** and *** ***")]
+    #[case("A\u{30a}se \u{d8}dega\u{30a}rd is locked", "*** *** is locked")]
+    #[case("salgsoppgave_Nordmann.pdf, 2026_Ola_Nordmann", "salgsoppgave_***.pdf, 2026_***_***")]
+    #[case("olaNordmann, KariNordmann", "ola***, ******")]
     fn what_may_be_a_name_is_blotted_out(#[case] text: &str, #[case] shown: &str) {
         assert_eq!(without_names(text, &[]), shown);
     }
@@ -107,6 +156,7 @@ mod tests {
     #[case("You lack Cases - Read. Access denied: CaseId 17 of RevenueJournals")]
     #[case("SqlException: Invalid object; HTTP 500 Internal Server Error")]
     #[case("2026-11-21T09:54:56.1234567Z, a_b, ***")]
+    #[case("AADSTS7000215: Invalid client secret")]
     #[case("Ugyldig forespørsel. Tilgang mangler.")]
     fn what_is_known_stays(#[case] text: &str) {
         assert_eq!(without_names(text, &[]), text);

@@ -3,6 +3,7 @@
 use reqwest::header::{AGE, CONTENT_TYPE, HeaderMap};
 use serde::de::IgnoredAny;
 
+use super::names::without_names;
 use super::refusal::safe_text;
 use super::request::Request;
 use crate::text::trim_json;
@@ -50,7 +51,7 @@ pub(super) fn faulty_json(body: &[u8]) -> Option<String> {
     }
 }
 
-/// What a page is, and its title where that is one of [`TITLES`]: any other may name a person, and XML may be a record.
+/// What a page is, and its title where that is a usual one: any other may name a person, and XML may be a record.
 fn page(page: &[u8]) -> String {
     let name =
         page.iter().skip(1).take(20).take_while(|b| b.is_ascii_alphanumeric() || **b == b'!');
@@ -69,42 +70,12 @@ fn page(page: &[u8]) -> String {
 /// Where the title of a page is looked for, in bytes.
 const HEAD: usize = 8_192;
 
-/// What pages of log-ins and proxies are titled.
-const TITLES: [&str; 27] = [
-    "Access Denied",
-    "Attention Required",
-    "Bad Gateway",
-    "Bad Request",
-    "Blocked",
-    "Error",
-    "Forbidden",
-    "Gateway Time-out",
-    "Gateway Timeout",
-    "Internal Server Error",
-    "Just a moment",
-    "Log in",
-    "Log on",
-    "Login",
-    "Maintenance",
-    "Not Found",
-    "Object moved",
-    "Request Rejected",
-    "Runtime Error",
-    "Server Error",
-    "Service Unavailable",
-    "Sign in",
-    "Site Maintenance",
-    "Too Many Requests",
-    "Unauthorized",
-    "Under Maintenance",
-    "Web Page Blocked",
-];
-
-/// The usual title that this is, whatever stands around its words, such as a status.
-fn usual_title(title: &str) -> Option<&'static str> {
-    let words = title.trim_matches(|c: char| !c.is_alphabetic());
-    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    TITLES.into_iter().find(|usual| usual.eq_ignore_ascii_case(&words))
+/// A title as it may be shown: one of which no word may be a name, as those of log-ins and proxies are.
+fn usual_title(title: &str) -> Option<String> {
+    const LONGEST: usize = 80;
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    let is_usual = !title.is_empty() && safe_text(&title, LONGEST, &[]) == title;
+    (is_usual && without_names(&title, &[]) == title).then_some(title)
 }
 
 /// Where a redirect leads: to which host. The path may hold secrets, and names.
@@ -116,7 +87,9 @@ pub(super) fn redirect_target(headers: &HeaderMap, secrets: &[&str]) -> String {
 fn address_of(headers: &HeaderMap) -> String {
     let location = headers.get("location").and_then(|value| value.to_str().ok());
     let Some(location) = location else { return "nowhere".to_owned() };
-    match url::Url::parse(location) {
+    // Without a scheme it is that of the call.
+    let whole = if location.starts_with("//") { &format!("https:{location}") } else { location };
+    match url::Url::parse(whole) {
         Ok(url) => match url.host_str() {
             Some(host) => {
                 let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();

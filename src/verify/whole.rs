@@ -64,7 +64,11 @@ impl Ask {
                 let found = extractor.search_ids(&resource, place, &ids, 0).await;
                 match found {
                     Err(error) if may_be_too_many(&ids, &error) => {
-                        Answer::TooMany(resource, place, ids)
+                        // Where one alone is refused too, it is not their number.
+                        match extractor.search_ids(&resource, place, &ids[..1], 0).await {
+                            Ok(_) => Answer::TooMany(resource, place, ids),
+                            Err(error) => Answer::Search(resource, Err(error)),
+                        }
                     }
                     found => Answer::Search(resource, found),
                 }

@@ -174,8 +174,11 @@ async fn a_refusal_whose_text_stalls_is_one_all_the_same() {
 }
 
 #[rstest]
-#[case::usual("SIGN in", Some("Sign in"))]
-#[case::with_a_status("502 Bad\nGateway", Some("Bad Gateway"))]
+#[case::usual("SIGN in", Some("SIGN in"))]
+#[case::with_a_status(
+    "403 - Forbidden:\nAccess is denied.",
+    Some("403 - Forbidden: Access is denied.")
+)]
 #[case::name("Ola Nordmann", None)]
 #[case::name_behind_it("Sign in, Ola Nordmann", None)]
 #[tokio::test]
