@@ -1,7 +1,7 @@
 //! The feed's ledger in a backup: taken as it is, and given back without taking a call from the ledger that is
 //! there (docs/architecture.md, "The throttle ledger").
 
-use std::io::ErrorKind;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::boot::{BootClock, SystemBootClock};
 use super::client::rule;
 use super::feed_calls::{Change, FeedCall, LedgerStore};
 use super::ledger::Ledger;
-use super::ledger_file::{LedgerFile, calls_in, look, usual_place};
+use super::ledger_file::{LedgerFile, calls_in, look, read_all, usual_place};
 use crate::config::Config;
 use crate::error::{self, Result};
 
@@ -47,10 +47,9 @@ pub(crate) fn ledger_text(config: &Config) -> Result<Option<Vec<u8>>> {
         return Ok(None);
     }
     let place = place(config)?;
-    // Lines are added whole or at the end: whatever is read here is a ledger.
-    match std::fs::read(&place) {
+    match read_all(&place) {
         Ok(text) => Ok(Some(text)),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(error::io("read the feed's ledger", &place, e)),
     }
 }

@@ -4,12 +4,16 @@
 //! A line per start and end of a call. Whoever adds one holds the file's lock, has read what others
 //! added, and lets go when its line is on the disk. A line that was cut off by a crash is the start of
 //! a call that was never sent, or an end that the next reader gives again.
+//!
+//! It stays one file, whoever's it is and whatever its mode: others may be allowed to write it and nothing beside
+//! it. It is made shorter where it is: see [`LedgerFile::begin_at`].
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,12 +25,12 @@ use url::Url;
 use super::boot::BootTime;
 use super::feed_calls::{Caller, Change, Ended, FeedCall, LedgerStore};
 use super::process;
-use crate::durable::{self, Access, Replacement};
+use crate::durable;
 use crate::error::{self, Error, Kind, Result};
 use crate::scope::FeedName;
 use crate::text::hex;
 
-/// A file of this size is written anew if that halves it.
+/// A file of this size is made shorter if that halves it.
 const LARGE: u64 = 256 << 10; // 256 KiB
 /// Calls that stay in the file at least, though they count no more: the next store that is opened takes
 /// them over. And two windows full of them.
@@ -67,6 +71,8 @@ pub(super) struct LedgerFile {
     path: PathBuf,
     /// As many calls as fill a window, for what cannot be read any more.
     limit: u32,
+    /// Whether it was told that the file cannot be made shorter.
+    has_told: AtomicBool,
 }
 
 impl LedgerFile {
@@ -79,7 +85,7 @@ impl LedgerFile {
             durable::make_private_folder(folder)
                 .map_err(|e| cannot("make the folder of", path, e))?;
         }
-        Ok(LedgerFile { path: path.to_owned(), limit })
+        Ok(LedgerFile { path: path.to_owned(), limit, has_told: AtomicBool::new(false) })
     }
 
     /// The open file, locked until it is dropped.
@@ -87,8 +93,9 @@ impl LedgerFile {
         loop {
             let file = OpenOptions::new()
                 .read(true)
-                .append(true)
+                .write(true)
                 .create(true)
+                .truncate(false)
                 .mode(0o600)
                 .open(&self.path)
                 .map_err(|e| cannot("open", &self.path, e))?;
@@ -100,7 +107,7 @@ impl LedgerFile {
                 Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
                     return Ok(file);
                 }
-                // Another process has written it anew, or somebody has removed it.
+                // Somebody has removed it, or put another one in its place.
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(failed(e)),
@@ -114,8 +121,7 @@ impl LedgerFile {
     /// `Config` where it is another file than a ledger, `Io`.
     fn read(&self, file: &mut File) -> Result<Content> {
         let failed = |e| cannot("read", &self.path, e);
-        let mut bytes = Vec::new();
-        file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes)).map_err(failed)?;
+        let bytes = bytes_of(file).map_err(failed)?;
         let (changes, whole, is_cut_off) = lines_of(&bytes);
         refuse_another_file(&self.path, &changes, is_cut_off)?;
         let Some(changes) = changes.into_iter().collect::<Option<Vec<Change>>>() else {
@@ -133,15 +139,30 @@ impl LedgerFile {
     }
 
     /// A ledger that cannot be read whole is kept aside, and the feed is held for a whole window: as if all
-    /// of its calls had been made just now, by nobody.
-    fn set_aside(&self, bytes: &[u8]) -> Result<()> {
-        let aside = self.keep(bytes)?;
+    /// of its calls had been made just now, by nobody. Where nothing can be kept beside it, it stays in the file.
+    fn set_aside(&self, file: &mut File, bytes: &[u8]) -> Result<()> {
+        let kept = self.keep(bytes);
+        let place = match &kept {
+            Ok(aside) => format!("kept as {}", aside.display()),
+            Err(error) => format!("still in the file: {}", error.chain()),
+        };
         tracing::warn!(
             ledger = %self.path.display(),
-            kept_as = %aside.display(),
+            what_it_was = place,
             "the feed's ledger cannot be read: the feed is held for a whole window"
         );
-        self.write_anew(&nobodys(self.limit).map(Change::Sent).collect::<Vec<_>>())
+        // So that what comes is a line of its own.
+        let is_within_line = bytes.last().is_some_and(|last| *last != b'\n');
+        if is_within_line {
+            self.append(file, b"\n")?;
+        }
+        let from = bytes.len() + usize::from(is_within_line);
+        let calls: Vec<FeedCall> = nobodys(self.limit).collect();
+        self.begin_at(file, from, &calls)?;
+        if kept.is_ok() {
+            self.shorten(file, from, &text(&as_changes(&calls))?)?;
+        }
+        Ok(())
     }
 
     /// Writes what the ledger was beside it, under a name that no file has yet.
@@ -166,33 +187,52 @@ impl LedgerFile {
         unreachable!("numbers do not end")
     }
 
-    fn append(&self, file: &mut File, changes: &[Change]) -> Result<()> {
-        let lines = text(changes)?;
-        file.write_all(lines.as_bytes())
+    fn append(&self, file: &mut File, lines: &[u8]) -> Result<()> {
+        file.seek(SeekFrom::End(0))
+            .and_then(|_| file.write_all(lines))
             .and_then(|()| file.sync_data())
             .map_err(|e| cannot("write", &self.path, e))
     }
 
-    /// Writes the file anew where most of it counts no more.
-    fn compact(&self, file: &File, calls: &[FeedCall]) -> Result<()> {
+    /// Makes the file shorter where most of it counts no more.
+    fn compact(&self, file: &mut File, calls: &[FeedCall]) -> Result<()> {
         let least = KEPT.max(2 * usize::try_from(self.limit).unwrap_or(usize::MAX / 2));
         if file.metadata().is_ok_and(|found| found.len() < LARGE) || calls.len() < 2 * least {
             return Ok(());
         }
-        let newest = calls.len() - least;
-        let kept =
-            calls.iter().enumerate().filter(|(at, call)| *at >= newest || call.end.is_none());
-        self.write_anew(&kept.flat_map(|(_, call)| call.as_changes(call.id)).collect::<Vec<_>>())
+        let (older, newest) = calls.split_at(calls.len() - least);
+        let open: Vec<FeedCall> = older.iter().filter(|call| call.end.is_none()).cloned().collect();
+        let bytes = bytes_of(file).map_err(|e| cannot("read", &self.path, e))?;
+        let Some(from) = newest.first().and_then(|call| start_of(&bytes, call.id)) else {
+            return Ok(());
+        };
+        let kept: Vec<FeedCall> = open.iter().chain(newest).cloned().collect();
+        let kept = text(&as_changes(&kept))?;
+        if kept.len() > from {
+            return Ok(()); // There is room for it some calls later.
+        }
+        self.begin_at(file, from, &open)?;
+        self.shorten(file, from, &kept)
     }
 
-    /// Puts a file with these lines in its place. Whoever waits for the lock of the old one finds that out.
-    fn write_anew(&self, changes: &[Change]) -> Result<()> {
-        let failed = |e| cannot("write", &self.path, e);
-        // A link stays one.
-        let replacement = Replacement::of(&fs::canonicalize(&self.path).map_err(failed)?)?;
-        let mut anew = durable::create_private(replacement.path())?;
-        anew.write_all(text(changes)?.as_bytes()).map_err(failed)?;
-        replacement.finish(Access::AsCreated)
+    /// Lets nothing of the file count but the calls `open` and what begins at byte `from`, by one more line. What is
+    /// before that is free to be written over: whoever reads the file after a crash in the middle of that finds
+    /// this line behind it.
+    fn begin_at(&self, file: &mut File, from: usize, open: &[FeedCall]) -> Result<()> {
+        let open = as_changes(open).iter().map(Line::of).collect();
+        let line = Line::Anew { from: u64::try_from(from).unwrap_or(u64::MAX), open };
+        self.append(file, text_of(&line)?.as_bytes())
+    }
+
+    /// Puts `text`, which says the same as the file, at its beginning, where nothing counts before byte `from`, and
+    /// cuts off the rest. Leaves it as it is where there is no room.
+    fn shorten(&self, file: &File, from: usize, text: &str) -> Result<()> {
+        if text.len() > from {
+            return Ok(());
+        }
+        let failed = |e| cannot("shorten", &self.path, e);
+        file.write_all_at(text.as_bytes(), 0).and_then(|()| file.sync_data()).map_err(failed)?;
+        file.set_len(text.len() as u64).and_then(|()| file.sync_all()).map_err(failed)
     }
 }
 
@@ -202,16 +242,25 @@ impl LedgerStore for LedgerFile {
             let mut file = self.locked()?;
             match self.read(&mut file)? {
                 Content::Calls(calls) => break (file, calls),
-                Content::Damaged(bytes) => self.set_aside(&bytes)?,
+                Content::Damaged(bytes) => self.set_aside(&mut file, &bytes)?,
             }
         };
         let changes = step(&calls);
         if changes.is_empty() {
             return Ok(());
         }
-        self.append(&mut file, &changes)?;
+        self.append(&mut file, text(&changes)?.as_bytes())?;
         changes.iter().for_each(|change| change.apply(&mut calls));
-        self.compact(&file, &calls)
+        // What was found is kept already.
+        if let Err(error) = self.compact(&mut file, &calls)
+            && !self.has_told.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                error = error.chain(),
+                "the feed's ledger grows: it cannot be shortened"
+            );
+        }
+        Ok(())
     }
 
     fn is_gone(&self, call: &FeedCall) -> Option<bool> {
@@ -260,20 +309,62 @@ fn refuse_another_file(path: &Path, changes: &[Option<Change>], is_cut_off: bool
     Ok(())
 }
 
+/// All that the file at `path` holds, while nobody writes it.
+pub(super) fn read_all(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    flock(&file, FlockOperation::LockShared)?;
+    bytes_of(&mut file)
+}
+
+fn bytes_of(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// What the whole lines of a ledger say, how many bytes they are, and whether the rest can be the start of one.
 fn lines_of(ledger: &[u8]) -> (Vec<Option<Change>>, usize, bool) {
     let whole = ledger.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let (lines, rest) = ledger.split_at(whole);
-    (changes_of(lines), whole, is_start_of_line(rest))
+    let (from, open) = beginning(lines);
+    let mut changes: Vec<Option<Change>> = open.into_iter().map(Line::change).collect();
+    for (at, line) in lines_from(lines, from) {
+        match line {
+            // The last one is obeyed, and holds what is left of those before.
+            Some(Line::Anew { from, .. }) if from <= at as u64 => {}
+            line => changes.push(line.and_then(Line::change)),
+        }
+    }
+    (changes, whole, is_start_of_line(rest))
 }
 
-/// What lines say; `None` for one that says nothing.
-fn changes_of(lines: &[u8]) -> Vec<Option<Change>> {
-    lines
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_slice::<Line>(line).ok().and_then(Line::change))
-        .collect()
+/// From which byte on lines count, and what counts beside them: see [`LedgerFile::begin_at`].
+fn beginning(lines: &[u8]) -> (usize, Vec<Line>) {
+    let marks = lines.rsplit(|byte| *byte == b'\n').filter(|line| line.starts_with(ANEW));
+    let mark = marks.map(|line| serde_json::from_slice(line)).find_map(|line| match line {
+        Ok(Line::Anew { from, open }) => Some((usize::try_from(from).ok()?, open)),
+        _ => None,
+    });
+    mark.filter(|(from, _)| *from <= lines.len()).unwrap_or_default()
+}
+
+/// Each line from byte `from` on: where it begins, and what it says; `None` for one that says nothing.
+fn lines_from(lines: &[u8], from: usize) -> impl Iterator<Item = (usize, Option<Line>)> {
+    let mut next = from;
+    lines[from..].split(|byte| *byte == b'\n').filter_map(move |line| {
+        let at = next;
+        next += line.len() + 1;
+        (!line.is_empty()).then(|| (at, serde_json::from_slice(line).ok()))
+    })
+}
+
+/// Where the lines of a call begin, and those of all later ones.
+fn start_of(ledger: &[u8], id: i64) -> Option<usize> {
+    let is_sent =
+        |line: &Option<Line>| matches!(line, Some(Line::Sent { id: of, .. }) if *of == id);
+    let (from, _) = beginning(ledger);
+    lines_from(ledger, from).find(|(_, line)| is_sent(line)).map(|(at, _)| at)
 }
 
 /// The calls that a ledger tells of; with `limit` calls of nobody where not all of it can be read.
@@ -312,15 +403,18 @@ fn cannot(what: &str, path: &Path, source: io::Error) -> Error {
 const RULE: &str = "the feed's ledger (feed.ledger) has to be a file that every casemirror of this API user on this \
                     machine can write";
 
+fn as_changes(calls: &[FeedCall]) -> Vec<Change> {
+    calls.iter().flat_map(|call| call.as_changes(call.id)).collect()
+}
+
 fn text(changes: &[Change]) -> Result<String> {
-    let mut text = String::new();
-    for change in changes {
-        let line = serde_json::to_string(&Line::of(change))
-            .map_err(|e| Error::caused(Kind::Internal, "cannot write a line of the ledger", e))?;
-        text.push_str(&line);
-        text.push('\n');
-    }
-    Ok(text)
+    changes.iter().map(|change| text_of(&Line::of(change))).collect()
+}
+
+fn text_of(line: &Line) -> Result<String> {
+    let text = serde_json::to_string(line)
+        .map_err(|e| Error::caused(Kind::Internal, "cannot write a line of the ledger", e))?;
+    Ok(text + "\n")
 }
 
 /// What a ledger's file says.
@@ -333,10 +427,13 @@ enum Content {
 /// Whether this is how a line may begin that a crash has cut off: with what we write, or with a hole in the
 /// file where it was to be.
 fn is_start_of_line(rest: &[u8]) -> bool {
-    let ours = [&b"{\"sent\":{"[..], b"{\"ended\":{"];
+    let ours = [&b"{\"sent\":{"[..], b"{\"ended\":{", ANEW];
     ours.iter().any(|start| rest.starts_with(start) || start.starts_with(rest))
         || rest.iter().all(|byte| *byte == 0)
 }
+
+/// How [`Line::Anew`] begins.
+const ANEW: &[u8] = b"{\"anew\":{";
 
 /// A line of the file. Times of a boot are in nanoseconds since it began.
 #[derive(Serialize, Deserialize)]
@@ -358,6 +455,11 @@ enum Line {
         boot_ns: i64,
         status: Option<u16>,
         hold_ns: u64,
+    },
+    /// Nothing counts but `open` and the lines from byte `from` on, of which this may be the first.
+    Anew {
+        from: u64,
+        open: Vec<Line>,
     },
 }
 
@@ -385,7 +487,7 @@ impl Line {
         }
     }
 
-    /// What it says; `None`: of a feed that there is not.
+    /// What it says of a call; `None`: of a feed that there is not.
     fn change(self) -> Option<Change> {
         Some(match self {
             Line::Sent { id, feed, by, boot, at, boot_ns, patience_ns } => Change::Sent(FeedCall {
@@ -408,6 +510,7 @@ impl Line {
                     retry_after: Duration::from_nanos(hold_ns),
                 },
             ),
+            Line::Anew { .. } => return None,
         })
     }
 }

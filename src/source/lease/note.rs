@@ -1,9 +1,9 @@
 //! What a machine remembers of the lease, beside the ledger: its own name, and whether it may go on alone while the
 //! register cannot be reached; and whether other processes of it hold the lease too.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -160,13 +160,32 @@ fn read(path: &Path) -> Result<Option<Content>> {
 }
 
 fn open_users(users: &Path) -> Result<File> {
-    OpenOptions::new()
+    let is_new = !users.exists();
+    let file = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
         .open(users)
-        .map_err(|e| error::io("open", users, e))
+        .map_err(|e| error::io("open", users, e))?;
+    if is_new {
+        share(&file, users);
+    }
+    Ok(file)
+}
+
+/// Lets those who may read and write the ledger do the same with a new file beside it.
+fn share(file: &File, beside: &Path) {
+    // Without its suffix.
+    let Ok(ledger) = fs::metadata(beside.with_extension("")) else { return };
+    // Only root may give a file away; others give it to a group of theirs.
+    let _ = fchown(file, Some(ledger.uid()), None);
+    let has_group = fchown(file, None, Some(ledger.gid())).is_ok();
+    let mode = ledger.mode() & 0o666;
+    // Another group gets what everybody has.
+    let mode = if has_group { mode } else { (mode & 0o606) | ((mode & 0o006) << 3) };
+    // Where the file system has no modes it stays as it is.
+    let _ = file.set_permissions(Permissions::from_mode(mode));
 }
 
 /// What tells a file from its copies: its number, and when that was given to it, where the file system says so. Not the
@@ -194,6 +213,7 @@ fn write(path: &Path, content: &Content) -> Result<()> {
     let replacement = Replacement::of(path)?;
     let mut file = durable::create_private(replacement.path())?;
     file.write_all(&text).map_err(failed)?;
+    share(&file, path);
     replacement.finish(Access::AsCreated)
 }
 
@@ -246,6 +266,31 @@ mod tests {
         assert_eq!(Note::beside(&ledger).unwrap().machine(), note.machine());
         fs::write(with_suffix(&ledger, ".lease"), "no note").unwrap();
         assert_ne!(Note::beside(&ledger).unwrap().machine(), note.machine());
+    }
+
+    #[test]
+    fn who_may_write_the_ledger_may_write_what_is_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = folder.path().join("feed-calls");
+        let modes = || {
+            let mode = |name: &str| {
+                fs::metadata(with_suffix(&ledger, name)).unwrap().permissions().mode() & 0o777
+            };
+            [mode(".lease"), mode(".lease-users")]
+        };
+        Note::beside(&ledger).unwrap();
+        assert_eq!(modes(), [0o600, 0o600], "there is none yet");
+        for mode in [0o666, 0o660, 0o600] {
+            for name in [".lease", ".lease-users"] {
+                fs::remove_file(with_suffix(&ledger, name)).unwrap();
+            }
+            fs::write(&ledger, "").unwrap();
+            fs::set_permissions(&ledger, Permissions::from_mode(mode)).unwrap();
+            let note = Note::beside(&ledger).unwrap();
+            assert_eq!(modes(), [mode, mode]);
+            note.reached("there", true, "boot").unwrap();
+            assert_eq!(modes(), [mode, mode], "written anew");
+        }
     }
 
     #[test]

@@ -1,3 +1,4 @@
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use super::*;
@@ -208,6 +209,132 @@ fn a_file_that_grew_large_keeps_what_counts_and_the_newest() {
     assert!(linked, "it was a link");
     let mode = fs::metadata(place.path()).unwrap().mode() & 0o777;
     assert_eq!(mode, 0o600);
+    assert_eq!(sent_and_ended(&fs::read(place.path()).unwrap()), (KEPT + 1, KEPT));
+}
+
+/// Lines of the file, none of which is of another kind.
+fn sent_and_ended(ledger: &[u8]) -> (usize, usize) {
+    let lines: Vec<&str> = std::str::from_utf8(ledger).unwrap().lines().collect();
+    let of = |kind: &str| lines.iter().filter(|line| line.starts_with(kind)).count();
+    let found = (of("{\"sent\""), of("{\"ended\""));
+    assert_eq!(found.0 + found.1, lines.len());
+    found
+}
+
+/// Calls from `first` on that have all ended, as lines of the file.
+fn calls_from(first: i64, count: i64) -> Vec<Change> {
+    let ended = |id| Ended {
+        boot_id: String::from("boot"),
+        at: Timestamp::now(),
+        time: BootTime::from_nanos(id),
+        status: Some(200),
+        retry_after: Duration::ZERO,
+    };
+    let calls = first..first + count;
+    calls.flat_map(|id| [Change::Sent(call(id, "")), Change::Ended(id, ended(id))]).collect()
+}
+
+#[test]
+fn a_file_that_is_made_shorter_stays_the_file_of_all_who_may_write_it() {
+    let place = Place::new();
+    let folder = place.path().parent().unwrap().to_owned();
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(place.path(), "").unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o666)).unwrap();
+    let before = fs::metadata(place.path()).unwrap();
+    // Of another process, that has it open and waits for its turn.
+    let open = fs::File::open(place.path()).unwrap();
+    place.file().update(&mut |_| calls_from(1, 2_000)).unwrap();
+    let after = fs::metadata(place.path()).unwrap();
+    assert_eq!(place.calls().len(), KEPT);
+    assert_eq!(after.len(), open.metadata().unwrap().len());
+    let file = |of: &fs::Metadata| (of.dev(), of.ino(), of.uid(), of.gid(), of.mode() & 0o777);
+    assert_eq!(file(&after), file(&before));
+    assert_eq!(after.mode() & 0o777, 0o666);
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing was made beside it");
+}
+
+#[test]
+fn a_crash_while_the_file_is_made_shorter_loses_no_call() {
+    let place = Place::new();
+    let ledger = place.file();
+    ledger.update(&mut |_| vec![Change::Sent(call(1, "under way"))]).unwrap();
+    ledger.update(&mut |_| calls_from(2, 20)).unwrap();
+    let calls = place.calls();
+    let before = fs::read(place.path()).unwrap();
+    let from = start_of(&before, 15).unwrap();
+    let expected: Vec<FeedCall> =
+        calls.iter().filter(|call| call.id == 1 || call.id >= 15).cloned().collect();
+    ledger.begin_at(&mut ledger.locked().unwrap(), from, &expected[..1]).unwrap();
+    let marked = fs::read(place.path()).unwrap();
+    assert!(marked.starts_with(&before));
+    for cut in before.len()..marked.len() {
+        fs::write(place.path(), &marked[..cut]).unwrap();
+        assert_eq!(place.calls(), calls, "{cut} of {} bytes of the line", marked.len());
+    }
+    let kept = text(&as_changes(&expected)).unwrap();
+    assert!(kept.len() < from);
+    for written in (0..=kept.len()).step_by(7) {
+        let half = [&kept.as_bytes()[..written], &marked[written..]].concat();
+        fs::write(place.path(), half).unwrap();
+        assert_eq!(place.calls(), expected, "{written} bytes were written");
+    }
+    // It is a ledger as any other: it grows, and is made shorter.
+    ledger.update(&mut |_| calls_from(22, 2_000)).unwrap();
+    let ids: Vec<i64> = place.calls().iter().map(|call| call.id).collect();
+    assert_eq!((ids.len(), ids[0], ids[1], ids[KEPT]), (KEPT + 1, 1, 1_522, 2_021));
+    assert_eq!(sent_and_ended(&fs::read(place.path()).unwrap()), (KEPT + 1, KEPT));
+}
+
+/// A file that cannot be made shorter, with nothing that could be made beside it.
+#[cfg(target_os = "linux")]
+fn sealed() -> (fs::File, PathBuf) {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    use std::os::fd::AsRawFd;
+    let file = fs::File::from(memfd_create("ledger", MemfdFlags::ALLOW_SEALING).unwrap());
+    fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    (file, path)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn calls_go_on_where_the_file_cannot_be_made_shorter() {
+    let (_open, path) = sealed();
+    let ledger = LedgerFile::at(&path, 3).unwrap();
+    for turn in 0..3 {
+        ledger.update(&mut |_| calls_from(1 + turn * 2_000, 2_000)).unwrap();
+        assert!(ledger.has_told.load(Ordering::Relaxed));
+        let mut ids = Vec::new();
+        let look = &mut |known: &[FeedCall]| {
+            ids = known.iter().map(|call| call.id).collect();
+            Vec::new()
+        };
+        ledger.update(look).unwrap();
+        let last = (turn + 1) * 2_000;
+        assert_eq!((ids[0], ids[KEPT - 1], ids.len()), (last - 499, last, KEPT));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_read_nor_kept_beside_the_file_holds_the_feed_and_stays_in_it() {
+    use std::io::Write;
+    let (mut open, path) = sealed();
+    let ledger = LedgerFile::at(&path, 3).unwrap();
+    ledger.update(&mut |_| calls_from(1, 1)).unwrap();
+    let before = fs::read(&path).unwrap();
+    open.seek(SeekFrom::End(0)).unwrap();
+    open.write_all(b"rest").unwrap();
+    let mut calls = Vec::new();
+    let look = &mut |known: &[FeedCall]| {
+        calls = known.to_vec();
+        Vec::new()
+    };
+    ledger.update(look).unwrap();
+    let made_by: Vec<&str> = calls.iter().map(|call| call.by.process.as_str()).collect();
+    assert_eq!(made_by, ["", "", ""], "as many as fill a window, of nobody");
+    assert!(fs::read(&path).unwrap().starts_with(&[&before[..], b"rest\n"].concat()));
 }
 
 #[test]
