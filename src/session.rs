@@ -37,8 +37,8 @@ use crate::cycle::{
 use crate::decode::Context;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{
-    ALERTS, HeldFile, Loader, Looked, RunLog, RunSummary, Settings, State, Store, Writer, Writing,
-    is_there,
+    ALERTS, HeldFile, INTERRUPTED, Loader, Looked, RunLog, RunSummary, STOPPED, Settings, State,
+    Store, Writer, Writing, is_there,
 };
 use crate::progress::{Now, Progress};
 use crate::publish::{Published, Root};
@@ -289,9 +289,9 @@ impl Session {
             // It exits with 1, whatever it came to until then.
             Ok(ran) if ran.report.interrupted && signals.interrupt() == Interrupt::Cancel => {
                 RunSummary {
-                    outcome: "interrupted".to_owned(),
+                    outcome: INTERRUPTED.to_owned(),
                     exit_status: Kind::Cancelled.exit_status(),
-                    error: Some("stopped before its end".to_owned()),
+                    error: Some(STOPPED.to_owned()),
                     rows: RunLog::total(&ran.report.outcome),
                 }
             }
@@ -463,7 +463,8 @@ impl Session {
     pub(crate) async fn settle(&self, longest: Duration) {
         let written = async {
             // A transaction of its own comes after all that was handed over.
-            let _ = self.writer.run(|_| Ok(())).await;
+            let run_id = self.last_run();
+            let _ = self.writer.run(move |conn| RunLog::new(conn).interrupt_run(run_id)).await;
             self.polls.client.flush().await;
         };
         // What is not written by then is found again at the next start.

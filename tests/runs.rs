@@ -245,19 +245,19 @@ fn a_sync_that_is_told_to_stop_ends_cleanly_in_time() {
         assert!(!world.path("data/store.duckdb.wal").exists(), "{name}");
         let open = "SELECT count(*) FROM sync.feed_calls WHERE ended_at IS NULL";
         assert_eq!(one::<i64>(&world.store(), open), 0, "{name}");
-        if returns {
-            let open = "SELECT count(*) FROM sync.runs WHERE ended_at IS NULL";
-            assert_eq!(one::<i64>(&world.store(), open), 0);
-            let last = "SELECT outcome || ' ' || exit_status FROM sync.runs \
-                        ORDER BY run_id DESC LIMIT 1";
-            assert_eq!(one::<String>(&world.store(), last), "interrupted 1");
-        }
+        // Also where it was given up, because its call did not end in time.
+        let open = "SELECT count(*) FROM sync.runs WHERE ended_at IS NULL";
+        assert_eq!(one::<i64>(&world.store(), open), 0, "{name}");
+        assert_eq!(one::<String>(&world.store(), LAST_RUN), "interrupted 1", "{name}");
         world.sync();
         world.assert_equal();
     }
 }
 
+const CASES_FEED: &str = "/api/Integrations/RecentlyModified/Cases";
 const CONTACTS_FEED: &str = "/api/Integrations/RecentlyModified/Contacts";
+const LAST_RUN: &str =
+    "SELECT outcome || ' ' || exit_status FROM sync.runs ORDER BY run_id DESC LIMIT 1";
 
 #[test]
 fn the_cases_of_a_new_mirror_are_read_while_the_feed_of_contacts_is_asked() {
@@ -287,11 +287,41 @@ fn a_sync_that_is_told_to_stop_does_not_wait_for_the_feed_of_contacts() {
     assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
     let open = "SELECT count(*) FROM sync.feed_calls WHERE ended_at IS NULL";
     assert_eq!(one::<i64>(&world.store(), open), 0);
-    let last = "SELECT outcome || ' ' || exit_status FROM sync.runs ORDER BY run_id DESC LIMIT 1";
-    assert_eq!(one::<String>(&world.store(), last), "interrupted 1");
+    assert_eq!(one::<String>(&world.store(), LAST_RUN), "interrupted 1");
     world.sandbox.release("contacts");
     world.sync();
     world.assert_equal();
+}
+
+/// As where it waits for the throttle: for a whole minute, perhaps.
+#[test]
+fn a_sync_that_is_told_to_stop_waits_for_no_feed() {
+    // A poll's call, and the one that reads a feed once more at night.
+    for (feed, number) in [(CASES_FEED, 1), (CONTACTS_FEED, 1), (CASES_FEED, 2), (CONTACTS_FEED, 2)]
+    {
+        let world = World::unthrottled(12);
+        world.sync();
+        let case_id = shown_cases(&world)[5];
+        change(&world, case_id, Facet::Activity);
+        let due = "UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name = 'reconcile'";
+        Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(due).unwrap();
+        hold(&world, "feed", feed, number);
+        let running = start(&world, &["sync", "--set", "limits.timeout=10m"]);
+        assert!(world.wait(world.sandbox.wait_until_held("feed")));
+        signal(&running, "TERM");
+        let output = running.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{feed}: {}", shown(&output));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("not everything under way ended in time"), "{feed}: {said}");
+        let open = "SELECT count(*) FROM sync.feed_calls WHERE ended_at IS NULL";
+        assert_eq!(one::<i64>(&world.store(), open), 0, "{feed}");
+        assert_eq!(one::<String>(&world.store(), LAST_RUN), "interrupted 1", "{feed}");
+        let listed = "SELECT last_run <= '2026-01-01' FROM sync.schedules WHERE name = 'reconcile'";
+        assert!(one::<bool>(&world.store(), listed), "{feed}: it is due still");
+        world.sandbox.release("feed");
+        world.sync();
+        world.assert_equal();
+    }
 }
 
 /// A listing is the first thing of a night; what comes behind it must not be taken for done.

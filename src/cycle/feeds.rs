@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::answers::Answers;
 use super::policy::{ends_run, is_unreached};
+use super::run::Run;
+use super::signals::Interrupt;
 use crate::error::{Error, Kind, Result};
 use crate::feed::Polled;
 use crate::mirror::State;
@@ -21,15 +23,18 @@ pub(super) struct Feeds<'a, 'r> {
 impl Feeds<'_, '_> {
     /// Reads the last two days of the feeds again: the source's commit order is not its clock's, and
     /// what appeared behind the polls is seen now. How late it came is kept, because `feed.overlap`
-    /// should be longer than that.
-    pub(crate) async fn look_for_late_rows(&mut self) -> Result<()> {
+    /// should be longer than that. Returns whether it was not interrupted.
+    pub(crate) async fn look_for_late_rows(&mut self) -> Result<bool> {
         let run = self.answers.run;
         let _step = run.progress.step("reading the change feeds once more");
         for name in [FeedName::Cases, FeedName::Contacts] {
             if name == FeedName::Contacts && !run.polls.follows_contacts()? {
                 continue;
             }
-            let reread = match run.polls.reread(name, REREAD).await {
+            let Some(reread) = unless_interrupted(run, run.polls.reread(name, REREAD)).await else {
+                return Ok(false);
+            };
+            let reread = match reread {
                 Ok(reread) => reread,
                 // Another host asks the feeds, and looks for them.
                 Err(error) if error.kind() == Kind::Lease => {
@@ -54,22 +59,24 @@ impl Feeds<'_, '_> {
             let key = format!("late_rows_{}", name.as_str());
             run.write(move |conn| State::new(conn).set_meta(&key, &told)).await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Asks the feed of cases. One that cannot be read stops nothing: what was seen before is followed on, and
-    /// the next poll asks from where the last complete one began.
-    pub(crate) async fn poll(&mut self) -> Result<()> {
+    /// the next poll asks from where the last complete one began. Returns whether it was not interrupted.
+    pub(crate) async fn poll(&mut self) -> Result<bool> {
         let run = self.answers.run;
         let _step = run.progress.step("asking the change feed of cases");
-        match run.polls.poll(FeedName::Cases).await {
-            Ok(polled) => {
+        let polled = unless_interrupted(run, run.polls.poll(FeedName::Cases)).await;
+        match polled {
+            Some(Ok(polled)) => {
                 self.answers.reached();
                 self.answers.report.cases_moved += polled.moved;
-                Ok(())
             }
-            Err(error) => self.failed(error).await,
+            Some(Err(error)) => self.failed(error).await?,
+            None => return Ok(false),
         }
+        Ok(true)
     }
 
     /// What came of asking the feed of contacts, which stops nothing either.
@@ -96,5 +103,15 @@ impl Feeds<'_, '_> {
         }
         self.answers.report.problem(error.chain());
         Ok(())
+    }
+}
+
+/// Asks a feed to the end; `None` where the run is cancelled before, as it may have to wait for the throttle until then.
+/// A poll that is dropped in the middle ends its call in the ledger, and the next one goes on from the last page.
+pub(super) async fn unless_interrupted<T>(run: &Run, asking: impl Future<Output = T>) -> Option<T> {
+    let mut signals = run.signals.clone();
+    tokio::select! {
+        asked = asking => Some(asked),
+        () = signals.beyond(i64::MAX, Interrupt::Preempt) => None,
     }
 }

@@ -75,7 +75,7 @@ use crate::schedule::Name;
 use crate::scope::{DueReason, FeedName, Mark};
 use answers::Answers;
 use backlog::Backlog;
-use feeds::Feeds;
+use feeds::{Feeds, unless_interrupted};
 use fetch::Fetcher;
 use journals::Journals;
 use lag::Lag;
@@ -141,11 +141,14 @@ impl<'r> Cycle<'r> {
         // Of a new mirror the feed of contacts takes hundreds of calls, and nothing but contacts needs it.
         let mut contacts_are_new = false;
         if !run.options.following {
-            self.feeds().poll().await?;
+            if !self.feeds().poll().await? {
+                return self.ends_early();
+            }
             contacts_are_new =
                 run.polls.follows_contacts()? && !run.polls.has_polled(FeedName::Contacts)?;
             if !contacts_are_new {
-                let polled = run.polls.poll_contacts().await;
+                let polled = unless_interrupted(run, run.polls.poll_contacts()).await;
+                let Some(polled) = polled else { return self.ends_early() };
                 self.feeds().contacts_polled(polled).await?;
             }
         }
@@ -171,12 +174,7 @@ impl<'r> Cycle<'r> {
                 return Ok(Ok(None));
             }
             let _step = run.progress.step("asking the change feed of contacts");
-            let mut signals = run.signals.clone();
-            tokio::select! {
-                polled = run.polls.poll_contacts() => Ok(polled),
-                // The next poll goes on from the last page.
-                () = signals.beyond(i64::MAX, Interrupt::Preempt) => Ok(Ok(None)),
-            }
+            Ok(unless_interrupted(run, run.polls.poll_contacts()).await.unwrap_or(Ok(None)))
         };
         let cases = async {
             let done = self.catch_up(due).await?;
@@ -193,6 +191,12 @@ impl<'r> Cycle<'r> {
         }
         // Noted last: what is killed before its end is due again.
         run.write(move |conn| done.note(conn)).await
+    }
+
+    /// The run is cancelled before it has begun what is due.
+    fn ends_early(&mut self) -> Result<()> {
+        self.fetcher.answers.report.interrupted = true;
+        Ok(())
     }
 
     /// After our clock was set back nothing waits for the times that it told before.
@@ -227,11 +231,11 @@ impl<'r> Cycle<'r> {
                 self.fetcher.answers.report.undone = true;
             }
         }
-        if self.run.signals.interrupt() == Interrupt::Cancel {
+        let goes_on = self.run.signals.interrupt() != Interrupt::Cancel
+            && (!due.rereads_feeds() || self.reread(&due, is_listed).await?);
+        if !goes_on {
             // Nothing new is begun, and it is due still; what follows knows by itself what it cannot do.
             due.schedules.remove(&Name::Reconcile);
-        } else if due.rereads_feeds() {
-            self.reread(&due, is_listed).await?;
         }
         // Each is noted as soon as its part is done: an error in what follows must not repeat it.
         if due.has(Name::Reconcile) {
@@ -249,9 +253,11 @@ impl<'r> Cycle<'r> {
         Ok(due)
     }
 
-    /// What `schedule.reconcile` reads again, whatever became of its listing.
-    async fn reread(&mut self, due: &Due, is_listed: bool) -> Result<()> {
-        self.feeds().look_for_late_rows().await?;
+    /// What `schedule.reconcile` reads again, whatever became of its listing. Returns whether it was not interrupted.
+    async fn reread(&mut self, due: &Due, is_listed: bool) -> Result<bool> {
+        if !self.feeds().look_for_late_rows().await? {
+            return Ok(false);
+        }
         let run = self.run;
         if due.rereads(&run.config) {
             let all = run.config.reconcile.reread == Reread::All;
@@ -262,11 +268,11 @@ impl<'r> Cycle<'r> {
                 tracing::info!(scopes, "scopes with a value that did not fit are read again");
             }
         }
-        if is_listed {
-            return Ok(());
+        if !is_listed {
+            let due = due.clone();
+            run.write(move |conn| due.note_reread(conn)).await?;
         }
-        let due = due.clone();
-        run.write(move |conn| due.note_reread(conn)).await
+        Ok(true)
     }
 
     /// Fetches what is stale, and waits for what the search's lag needs, until nothing is left that

@@ -111,7 +111,7 @@ pub(crate) use overlay::Overlay;
 pub(crate) use publish_lag::{PublishLag, PublishPlace};
 pub(crate) use published::PublishedSnapshot;
 pub use run_log::RunLog;
-pub(crate) use run_log::{FailureRow, RunRow, RunSummary};
+pub(crate) use run_log::{FailureRow, INTERRUPTED, RunRow, RunSummary, STOPPED};
 pub(crate) use secrets::{known_webhook_token, webhook_token};
 pub(crate) use state::failures::{Failure, Failures, of_tables};
 pub(crate) use state::{ALERTS, SUBSCRIBING_FAILED, SUBSCRIPTIONS, State};

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::state::failures::{LISTING, is_failed, of_tables};
 use super::wanted::UNWANTED_SCOPES;
 use super::{Merged, Outcome};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::scope::CallStats;
 use crate::sql::{self, db, from_micros, instant, instant_param, query, scalar_i64};
 
@@ -36,6 +36,11 @@ pub(crate) struct RunRow {
     pub(crate) calls: Option<i64>,
     pub(crate) error: Option<String>,
 }
+
+/// The outcome of a run that was stopped before its end.
+pub(crate) const INTERRUPTED: &str = "interrupted";
+/// What is noted as its error.
+pub(crate) const STOPPED: &str = "stopped before its end";
 
 /// What a run comes to.
 #[derive(Debug, Clone, Default)]
@@ -90,6 +95,27 @@ impl<'c> RunLog<'c> {
                     summary.rows.updated,
                     summary.rows.deleted,
                     summary.error,
+                    run_id
+                ],
+            )
+            .map(drop)
+            .map_err(|e| db("cannot note the end of a run", e))
+    }
+
+    /// Notes that a run was stopped before its end, where it has none. How many rows it changed is not known.
+    pub(crate) fn interrupt_run(&self, run_id: i64) -> Result<()> {
+        self.conn
+            .execute(
+                "UPDATE sync.runs SET ended_at = ?::TIMESTAMPTZ, outcome = ?, exit_status = ?, \
+                   calls = (SELECT coalesce(sum(calls), 0) FROM sync.calls WHERE run_id = ?), \
+                   error = ? \
+                 WHERE run_id = ? AND outcome IS NULL",
+                params![
+                    instant_param(Timestamp::now()),
+                    INTERRUPTED,
+                    i64::from(Kind::Cancelled.exit_status()),
+                    run_id,
+                    STOPPED,
                     run_id
                 ],
             )
