@@ -6,6 +6,20 @@ use std::fmt;
 /// Keywords whose values are secrets.
 const SECRET: [&str; 2] = ["password", "sslpassword"];
 
+/// Keywords that say where a database is and who asks it: nobody writes a connection without one of them.
+const USUAL: [&str; 10] = [
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "passfile",
+    "service",
+    "sslmode",
+    "sslpassword",
+];
+
 /// Keywords and values, in their order; of two with one keyword libpq takes the last.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Conninfo(Vec<(String, String)>);
@@ -26,6 +40,15 @@ impl Conninfo {
             rest = after.trim_start();
         }
         Some(Conninfo(pairs))
+    }
+
+    /// Whether a text is meant as such, be it right or not: a usual keyword stands before a `=` in it.
+    pub(crate) fn is_meant(text: &str) -> bool {
+        let ends_word = |c: char| c.is_whitespace() || ":;".contains(c);
+        text.match_indices('=').any(|(at, _)| {
+            let word = text[..at].trim_end().rsplit(ends_word).next().unwrap_or_default();
+            USUAL.iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
+        })
     }
 
     /// A value as it stands between quotes.
@@ -105,6 +128,26 @@ mod tests {
             let conninfo = Conninfo::parse(text).unwrap();
             assert_eq!(conninfo.secrets().collect::<Vec<_>>(), secrets, "{text}");
             assert_eq!(conninfo.without_secrets().to_string(), without, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_meant_as_a_connection_is_told_from_a_path() {
+        for (text, is) in [
+            ("host=db password=s3cret", true),
+            ("  dbname = lake", true),
+            ("password=my s3cret", true),
+            ("lake dbname=x", true),
+            ("psql:dbname=lake", true),
+            ("Server=db;Password=s3cret", true),
+            ("data/lake.ducklake", false),
+            ("data/host=db/lake.ducklake", false),
+            ("./user=1/lake.ducklake", false),
+            ("my_host=1", false),
+            ("host", false),
+            ("", false),
+        ] {
+            assert_eq!(Conninfo::is_meant(text), is, "{text}");
         }
     }
 

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::Config;
 use super::conninfo::Conninfo;
-use super::parquet_root::{BucketUrl, ParquetRoot, Provider};
+use super::parquet_root::{self, BucketUrl, ParquetRoot, Provider};
 use super::places::lead_to_one;
 use super::reader::Reader;
 use super::rules;
@@ -21,6 +21,8 @@ const LONGEST_NAME: usize = 63;
 const SCHEMA_RULE: &str = "must be a name of lower-case letters, digits and _ that does not begin with a digit or pg_, \
      such as \"oslo\"";
 const CATALOG_RULE: &str = "must be \"postgres:...\" or the path of a DuckDB file";
+const MEANT_RULE: &str = "must begin with \"postgres:\" where it says how PostgreSQL is reached, such as \
+     \"postgres:dbname=lake host=db.example.com\"; it would be the name of a file";
 const CONNECTION_RULE: &str = "must be as PostgreSQL's libpq reads it: \"postgres:\" and pairs such as dbname=lake host=db, \
      values with spaces in single quotes, or an address such as \"postgresql://user@host/dbname\"";
 const DATA_RULE: &str = "must be a folder, or \"s3://bucket/path\"";
@@ -119,7 +121,15 @@ impl Reader {
             }
             return Some(LakeCatalog::Postgres(SecretString::from(connection)));
         }
-        if text.contains("://") || text.starts_with("ducklake:") {
+        // As the name of a file it would show its password to all who list the folder.
+        let begins = text.trim_start().to_ascii_lowercase();
+        if ["postgres:", "postgresql:"].iter().any(|scheme| begins.starts_with(scheme))
+            || Conninfo::is_meant(&text)
+        {
+            self.refuse(key, MEANT_RULE);
+            return None;
+        }
+        if BucketUrl::is_one(&text) || text.starts_with("ducklake:") {
             self.refuse(key, CATALOG_RULE);
             return None;
         }
@@ -148,10 +158,11 @@ impl Reader {
         }
         let text = self.text(key, DATA_RULE)?;
         let data = if BucketUrl::is_one(&text) {
-            let url = BucketUrl::parse(&text).and_then(|url| match url.provider() {
-                Provider::S3 => Ok(url),
-                Provider::Google | Provider::Azure => Err(DATA_RULE),
-            });
+            let url = match BucketUrl::parse(&text) {
+                Ok(url) if url.provider() == Provider::S3 => Ok(url),
+                Ok(_) | Err(parquet_root::RULE) => Err(DATA_RULE),
+                Err(rule) => Err(rule),
+            };
             url.map(LakeData::Bucket).map_err(|rule| self.refuse(key, rule)).ok()?
         } else {
             LakeData::Folder(self.written_path(key)?)

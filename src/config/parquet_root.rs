@@ -76,9 +76,15 @@ pub(super) const RULE: &str =
     "must be a folder, or an address such as \"s3://bucket/prefix\", with s3, gs or az";
 
 impl BucketUrl {
-    /// Whether a text is meant as an address, and not as a path.
+    /// Whether a text is meant as an address, be it right or not, and not as a path. What begins as one and lacks a
+    /// slash is: a folder `s3:` would be made of it.
     pub(super) fn is_one(text: &str) -> bool {
+        let is_scheme = |text: &str| Provider::ALL.iter().any(|(scheme, _)| *scheme == text);
+        let begins = text.trim_start().to_ascii_lowercase();
+        let first = begins.split('/').next().unwrap_or_default();
         text.contains("://")
+            || first.ends_with(':')
+            || first.split_once(':').is_some_and(|(scheme, _)| is_scheme(scheme))
     }
 
     /// # Errors
@@ -165,6 +171,26 @@ mod tests {
             let url = BucketUrl::parse(text).unwrap();
             assert_eq!((url.bucket().as_str(), url.prefix()), (bucket, prefix), "{text}");
             assert_eq!(url.to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn an_address_that_lacks_a_slash_is_an_address_and_a_path_is_none() {
+        for text in [
+            "s3://mirror/x",
+            "s3:/mirror/x",
+            "s3:mirror",
+            "S3:/mirror",
+            " s3:/mirror",
+            "gs:/mirror",
+            "az:/box",
+            "file:/tmp",
+            "s3:",
+        ] {
+            assert!(BucketUrl::is_one(text), "{text}");
+        }
+        for text in ["s3", "s3/mirror", "data/s3:/x", "./s3:/x", "/srv/12:30/x", "a:b/x", ""] {
+            assert!(!BucketUrl::is_one(text), "{text}");
         }
     }
 

@@ -363,7 +363,13 @@ fn snapshots_go_to_a_folder_or_to_an_address_that_holds_no_key() {
     let folder = parquet("s3").unwrap().publish.parquet.unwrap();
     assert!(folder.folder().unwrap().ends_with("s3"), "a name without :// is a path");
 
-    for value in ["s3://key:s3cret@mirror/x", "s3://mirror/x?key=s3cret", "http://mirror/x"] {
+    for value in [
+        "s3://key:s3cret@mirror/x",
+        "s3://mirror/x?key=s3cret",
+        "http://mirror/x",
+        "s3:/mirror/x",
+        "gs:mirror",
+    ] {
         let refused = parquet(value).unwrap_err().to_string();
         assert!(refused.contains("publish.parquet"), "{refused}");
         assert!(!refused.contains("s3cret"), "{refused}");
@@ -416,6 +422,15 @@ fn the_lakes_data_go_to_a_place_of_their_own_and_no_address_with_a_key_is_shown(
             "",
             "must be \"postgres:...\" or the path of a DuckDB file",
         ),
+        // A connection without `postgres:` is no name of a file.
+        ("host=db dbname=lake password=s3cret", "data/lake", "", "must begin with \"postgres:\""),
+        ("password=my s3cret", "data/lake", "", "must begin with \"postgres:\""),
+        ("postgresql:host=db password=s3cret", "data/lake", "", "must begin with \"postgres:\""),
+        ("postgresql:/me:s3cret@db/lake", "data/lake", "", "must begin with \"postgres:\""),
+        ("Postgres:me:s3cret@db/lake", "data/lake", "", "must begin with \"postgres:\""),
+        ("s3:/lake/x", "data/lake", "", "must be \"postgres:...\" or the path of a DuckDB file"),
+        (file, "s3:/lake/x", "", "must be a folder, or \"s3://bucket/path\""),
+        (file, "gs:/lake/x", "", "must be a folder, or \"s3://bucket/path\""),
     ] {
         let refused = load(catalog, data, parquet).unwrap_err().chain();
         assert!(refused.contains(rule), "{catalog} {data} {parquet}: {refused}");
