@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{ToSpan, Zoned};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use url::{Host, Url};
 
 use super::notation::named_zone;
@@ -118,6 +118,13 @@ pub(super) fn client_secret(r: &mut Reader, inline: &str) -> Option<SecretString
             match read_secret(&path) {
                 Ok(secret) => {
                     check_mode(r, inline, &path);
+                    let text = secret.expose_secret();
+                    if text.trim() != text {
+                        r.cautions.push(format!(
+                            "{file}: {} has a blank before or behind the secret, which is taken as a part of it",
+                            path.display()
+                        ));
+                    }
                     Some(secret)
                 }
                 Err(problem) => {
@@ -140,13 +147,15 @@ pub(super) fn client_secret(r: &mut Reader, inline: &str) -> Option<SecretString
     }
 }
 
-/// The content of a secret file without the line end that editors put there.
+/// The content of a secret file without the byte order mark and the line end that editors put there.
 fn read_secret(path: &Path) -> Result<SecretString, String> {
     let length = std::fs::metadata(path).map_err(|error| format!("cannot read it: {error}"))?.len();
     if length > LARGEST_SECRET_BYTES {
         return Err(format!("has {length} bytes, which is no client secret"));
     }
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
+    // As the files of TOML are read: a byte order mark, which some editors put there, is none of the text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let secret = text.trim_end_matches(['\n', '\r']);
     if secret.trim().is_empty() {
         return Err("is empty".to_owned());

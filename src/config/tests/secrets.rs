@@ -29,8 +29,29 @@ fn the_secret_of_a_file_loses_its_line_end_and_nothing_else() {
     assert_eq!(folder.load(&[], &[]).unwrap().source.client_secret.expose_secret(), " s3 cret ");
 }
 
+#[test]
+fn a_byte_order_mark_is_none_of_the_secret_and_a_blank_at_its_ends_is_told() {
+    let folder = Folder::with(
+        &REQUIRED.replace("client_secret = \"s3cret\"", "client_secret_file = \"secret\""),
+    );
+    for (content, secret, blank) in [
+        ("\u{feff}s3cret\n", "s3cret", false),
+        ("s3 cret", "s3 cret", false),
+        ("\u{feff} s3cret\n", " s3cret", true),
+        ("s3cret\t\n", "s3cret\t", true),
+    ] {
+        folder.write("secret", content);
+        let config = folder.load(&[], &[]).unwrap();
+        assert_eq!(config.source.client_secret.expose_secret(), secret);
+        let told = config.cautions().join("\n");
+        assert_eq!(told.contains("has a blank before or behind the secret"), blank, "{told}");
+        assert!(!told.contains("s3"), "{told}");
+    }
+}
+
 #[rstest]
 #[case::empty("\n", "DIR/secret: is empty")]
+#[case::mark_alone("\u{feff}\n", "DIR/secret: is empty")]
 #[case::two_lines("hunter2\nhunter3\n", "DIR/secret: has more than one line")]
 fn a_secret_file_that_holds_no_secret_is_named(#[case] content: &str, #[case] problem: &str) {
     let folder = Folder::with(
