@@ -9,7 +9,7 @@ use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, Resource};
 use crate::config::Config;
 use crate::cycle::{plan_cases, since};
 use crate::error::Result;
-use crate::mirror::{ResourceRow, RunLog, State, is_asked, zone_is_read};
+use crate::mirror::{FIRST_MONTH, ResourceRow, RunLog, State, is_asked, zone_is_read};
 use crate::scope::{Mark, Place, Reason};
 
 /// One stale scope.
@@ -295,7 +295,7 @@ fn complete_by(
     // What is switched off, forbidden or not there lacks nothing, and has not been fetched either.
     let status = State::new(conn).statuses().all()?;
     let lacks = |table: &str| pending.get(table).is_some_and(|table| table.never);
-    let planned = state.meta("journals_since")?.is_some();
+    let planned = state.meta(FIRST_MONTH)?.is_some();
     // A child's rows come with its parent's scopes.
     let done = catalog
         .resources()

@@ -37,8 +37,8 @@ use crate::cycle::{
 use crate::decode::Context;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{
-    ALERTS, HeldFile, INTERRUPTED, Loader, Looked, RunLog, RunSummary, STOPPED, Settings, State,
-    Store, Writer, Writing, is_there,
+    ALERTS, ConfigDifference, HeldFile, INTERRUPTED, Loader, Looked, RunLog, RunSummary, STOPPED,
+    Settings, State, Store, Writer, Writing, is_there,
 };
 use crate::progress::{Now, Progress};
 use crate::publish::{Published, Root};
@@ -121,7 +121,10 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::open`], and those of [`Store::over`].
-    pub(crate) fn over(config: Config, progress: Progress) -> Result<(Session, Vec<String>)> {
+    pub(crate) fn over(
+        config: Config,
+        progress: Progress,
+    ) -> Result<(Session, Vec<ConfigDifference>)> {
         let Looked { store, catalog, differences } = Store::over(&config, &catalog_of(&config)?)?;
         Ok((Session::of(config, catalog, store, progress)?, differences))
     }

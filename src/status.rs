@@ -17,8 +17,8 @@ use crate::config::{Config, ParquetRoot};
 use crate::error::{Error, Kind, Result};
 use crate::lease::Standing as LeaseStanding;
 use crate::mirror::{
-    FailureRow, PublishLag, PublishPlace, Residue, RunLog, RunRow, STAY_IN_SNAPSHOTS,
-    SUBSCRIBING_FAILED, State, Store, stay_in_snapshots,
+    ConfigDifference, FailureRow, PublishLag, PublishPlace, Residue, RunLog, RunRow,
+    STAY_IN_SNAPSHOTS, SUBSCRIBING_FAILED, State, Store, stay_in_snapshots,
 };
 use crate::pending::{self, Pending};
 use crate::pulse::Feeds;
@@ -73,7 +73,7 @@ pub(crate) struct Status {
     /// Whose turn it is to ask the change feeds, where several hosts may be configured for one API user.
     pub(crate) lease: Option<LeaseStanding>,
     /// In what the configuration is another than the one that the store was last written with.
-    pub(crate) differences: Vec<String>,
+    pub(crate) differences: Vec<ConfigDifference>,
 }
 
 /// How late rows appeared in the feeds, as the last listing found.
@@ -168,7 +168,7 @@ impl Status {
         config: &Config,
         catalog: &Catalog,
         store: &Store,
-        differences: Vec<String>,
+        differences: Vec<ConfigDifference>,
     ) -> Result<Status> {
         let conn = store.connection()?;
         let (state, log) = (State::new(&conn), RunLog::new(&conn));

@@ -411,6 +411,50 @@ fn a_sync_killed_in_its_journals_repeats_nothing_and_loses_nothing() {
     world.assert_equal();
 }
 
+#[test]
+fn another_first_day_is_told_of_until_the_schedule_follows_it() {
+    let world = World::with(options(6));
+    let (first, earlier) = (format!("{}-01", month(2)), format!("{}-01", month(4)));
+    world.journals_since(&first);
+    world.configure(&format!("{FEED}{UNSCHEDULED}"));
+    world.sync();
+    let months = || {
+        let read = "SELECT count(DISTINCT journal_month) FROM report.journal_coverage";
+        one::<i64>(&world.store(), read)
+    };
+    let told = |first: &str, now: &str| {
+        format!("journals.since is {now} here, and the journals are mirrored from {first} on")
+    };
+    let says = |world: &World, text: &str, does: bool| {
+        for command in [&["status"][..], &["status", "--json"], &["check"], &["plan"], &["sync"]] {
+            let output = world.run(command);
+            assert_status(&output, 0);
+            assert_eq!(shown(&output).contains(text), does, "{}", shown(&output));
+            assert!(!shown(&output).contains("brings it up"), "{}", shown(&output));
+        }
+    };
+    says(&world, "journals.since", false);
+
+    // It is in the midst of a month: what is read is whole months.
+    world.journals_since(&format!("{}-15", month(2)));
+    says(&world, "journals.since", false);
+    world.journals_since(&format!("{}-01", month(1)));
+    says(&world, &told(&first, &format!("{}-01", month(1))), true);
+    world.journals_since(&earlier);
+    says(&world, &told(&first, &earlier), true);
+    assert_eq!(months(), 3);
+    let output = journals(&world, &month(0).to_string(), &month(0).to_string(), &[]);
+    assert_status(&output, 0);
+
+    let due = "[schedule]\njournals = \"* * * * * *\"\njournals_recheck = \"0 0 1 1 *\"\n";
+    world.configure(&format!("{FEED}{due}"));
+    world.sync();
+    assert_eq!(months(), 5);
+    world.configure(&format!("{FEED}{UNSCHEDULED}"));
+    says(&world, "journals.since", false);
+    world.assert_equal();
+}
+
 /// Whoever was told that the daemon stops finds the rest done by the next run.
 #[test]
 fn journals_that_a_stopping_daemon_left_are_read_by_the_next_run() {

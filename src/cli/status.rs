@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::daemon::{Host, Printer};
 use crate::error::Result;
 use crate::lease::State as LeaseState;
-use crate::mirror::{Looked, Store};
+use crate::mirror::{ConfigDifference, Looked, Store};
 use crate::session::catalog_of;
 use crate::status::{Fault, Run, Status};
 use crate::text::counted;
@@ -139,10 +139,8 @@ fn text(status: &Status) -> String {
         out.push_str(&format!("\nwaiting: {waits}"));
     }
     for difference in &status.differences {
-        out.push_str(&format!(
-            "\nconfiguration: {difference} (the store stays as it is; `casemirror sync` brings it up to \
-             that)"
-        ));
+        let ConfigDifference { what, then } = difference;
+        out.push_str(&format!("\nconfiguration: {what} ({then})"));
     }
     if let Some(run) = status.runs.first() {
         out.push_str(&format!("\nlast run: {}", last_run(run)));

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::cycle::Controls;
 use crate::daemon::{self, Forwarded, Host, Printer};
 use crate::error::{Error, Kind, Result};
-use crate::mirror::Writing;
+use crate::mirror::{ConfigDifference, Writing};
 use crate::progress::Progress;
 use crate::session::{Session, catalog_of};
 
@@ -89,11 +89,9 @@ fn open(command: &Command, config: Config, progress: Progress) -> Result<Session
 }
 
 /// Says in what the configuration of a command that looks differs from the store.
-pub(crate) fn tell(differences: &[String]) {
+pub(crate) fn tell(differences: &[ConfigDifference]) {
     for difference in differences {
-        tracing::warn!(
-            "{difference}: the store stays as it is, and `casemirror sync` brings it up to that"
-        );
+        tracing::warn!("{difference}");
     }
 }
 

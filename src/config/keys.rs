@@ -198,7 +198,7 @@ declare::sections! {
         /// Ids of that level, such as [3, 17]; [] is all that are known.
         pub(crate) ids: Vec<i64> = ids(), default [];
 
-        /// First day ever read, fixed at the first run; "" is the start of the previous year.
+        /// First day ever read; "" is the start of the previous year, fixed at the first run.
         pub(crate) since: Option<Date> = optional(Reader::first_day), default "";
 
         /// Months that are read again at each scheduled sync, the current one included.

@@ -9,12 +9,9 @@ use jiff::Timestamp;
 use super::due::Due;
 use crate::config::{Config, JournalLevel};
 use crate::error::Result;
-use crate::mirror::{RunLog, State};
+use crate::mirror::{FIRST_MONTH, RunLog, State};
 use crate::schedule::Name;
 use crate::scope::{DueReason, Month, REVENUE_SUMS, first_month, months_back};
-
-/// Key of `sync.meta`: the first month that is ever synced, fixed at the first run.
-pub(super) const FIRST_MONTH: &str = "journals_since";
 
 /// Of so many months back, this one included, at least one has reached its `close_day`.
 const MOST_MONTHS_TO_CLOSE_DAY: u32 = 3;

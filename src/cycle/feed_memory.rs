@@ -251,7 +251,7 @@ mod tests {
             .unwrap();
             let bytes = std::fs::read(&over.store.path).unwrap();
             let Looked { store: laid, differences, .. } = Store::over(&over, &catalog).unwrap();
-            assert_eq!(differences, [""; 0]);
+            assert_eq!(differences, []);
             note(&laid, &all, gap).await;
             let within = Store::open(&within, &catalog).unwrap();
             assert_ne!(noted(&laid), noted(&within), "something is noted");

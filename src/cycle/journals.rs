@@ -5,12 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::due::Due;
-use super::due_months::{FIRST_MONTH, Wanted, journal_ids, months_from};
+use super::due_months::{Wanted, journal_ids, months_from};
 use super::fetch::Fetcher;
 use super::journal_rounds::Rounds;
 use super::queue::Queue;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Closings, State, id_column};
+use crate::mirror::{Closings, FIRST_MONTH, State, id_column};
 use crate::schedule::Name;
 use crate::scope::{DueReason, JournalScope, Month, REVENUE_SUMS, Urgency, Work};
 

@@ -1,20 +1,55 @@
 //! In what a configuration and its resource files are others than those that a store was last written
 //! with. Bringing the store up to them is what [`super::align`] does, for `sync` and `run` alone.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use duckdb::Connection;
+use serde::Serialize;
 
 use super::definition::{definition, without_privacy_and_zone};
 use super::schema::meta;
+use super::state::FIRST_MONTH;
 use super::{privacy, reports};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::Config;
 use crate::error::Result;
+use crate::scope::Month;
 use crate::sql::query;
 
 /// Tables that are named; the rest is counted.
 const MOST_NAMED: usize = 5;
+
+/// In what a configuration is another than the one that a store was last written with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
+pub(crate) struct ConfigDifference {
+    /// A sentence for people.
+    pub(crate) what: String,
+    /// What becomes of it.
+    pub(crate) then: String,
+}
+
+impl ConfigDifference {
+    /// Of what only `sync` and `run` bring the store up to.
+    pub(super) fn of_store(what: String) -> ConfigDifference {
+        let then = "the store stays as it is, and `casemirror sync` brings it up to that";
+        ConfigDifference { what, then: then.to_owned() }
+    }
+}
+
+impl From<ConfigDifference> for String {
+    fn from(difference: ConfigDifference) -> String {
+        difference.what
+    }
+}
+
+impl fmt::Display for ConfigDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.then)
+    }
+}
 
 /// What is another, each as a sentence for people; empty where the store would stay as it is.
 ///
@@ -100,6 +135,30 @@ fn disabled(conn: &Connection, config: &Config) -> Result<Option<String>> {
     };
     Ok((here != there).then(|| {
         format!("resources.disable names {} here, and named {}", names(&here), names(&there))
+    }))
+}
+
+/// In how far `journals.since` is another than the first month that the schedules were told to read. A run of whatever
+/// command leaves that to the next one of `schedule.journals`, so that none is refused for it.
+///
+/// # Errors
+/// `Store`.
+pub(super) fn first_day(conn: &Connection, config: &Config) -> Result<Option<ConfigDifference>> {
+    let there = meta(conn, FIRST_MONTH)?.and_then(|text| text.parse::<Month>().ok());
+    let (Some(day), Some(there)) = (config.journals.since, there) else { return Ok(None) };
+    let then = match Month::of(day).cmp(&there) {
+        Ordering::Equal => return Ok(None),
+        Ordering::Less => {
+            "the next run of schedule.journals reads the months before; `casemirror journals --from ...` reads them now"
+        }
+        Ordering::Greater => "what was read of the months before stays",
+    };
+    Ok(Some(ConfigDifference {
+        what: format!(
+            "journals.since is {day} here, and the journals are mirrored from {} on",
+            there.first()
+        ),
+        then: then.to_owned(),
     }))
 }
 

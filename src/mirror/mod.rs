@@ -89,7 +89,7 @@ pub(crate) use ahead::{lie_ahead, take_back};
 pub(crate) use closings::{BY_CLOSE_DAY, ClosingMonth, Closings, MonthOf};
 pub(crate) use compare::{CellDifference, compare};
 pub(crate) use copies::{Described, Standing, check_not_newer, secrets_file, secrets_of, settle};
-pub(crate) use differences::all_differences;
+pub(crate) use differences::{ConfigDifference, all_differences};
 pub(crate) use erasure::{
     ROW_GROUP_ROWS, Residue, SHOWN_BY_PARQUET, STAY_IN_SNAPSHOTS, holds_erased, last_erasure,
     note_published, note_replaced, note_unclear, stay_in_snapshots,
@@ -114,7 +114,7 @@ pub use run_log::RunLog;
 pub(crate) use run_log::{FailureRow, INTERRUPTED, RunRow, RunSummary, STOPPED};
 pub(crate) use secrets::{known_webhook_token, webhook_token};
 pub(crate) use state::failures::{Failure, Failures, of_tables};
-pub(crate) use state::{ALERTS, SUBSCRIBING_FAILED, SUBSCRIPTIONS, State};
+pub(crate) use state::{ALERTS, FIRST_MONTH, SUBSCRIBING_FAILED, SUBSCRIPTIONS, State};
 pub(crate) use statuses::{ResourceRow, asked_tables, is_asked};
 pub(crate) use suspects::{Asked, SuspectStep};
 pub(crate) use threads::{AllThreads, Threads};

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use duckdb::{AccessMode, Connection};
 
-use super::differences::{all_differences, described, differences};
+use super::differences::{ConfigDifference, all_differences, described, differences, first_day};
 use super::forgetting::{self, Taken, forgotten};
 use super::founding::Founding;
 use super::log::Bounds;
@@ -43,7 +43,7 @@ pub(crate) struct Looked {
     /// The tables that the store has.
     pub(crate) catalog: Catalog,
     /// In what the configuration is another than the one that the store was last written with.
-    pub(crate) differences: Vec<String>,
+    pub(crate) differences: Vec<ConfigDifference>,
 }
 
 impl Store {
@@ -166,6 +166,9 @@ fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Resul
         (Some(FORMAT), Writing::Applying) => {
             for difference in differences(&root, config, catalog)? {
                 tracing::warn!("{difference}: the store is brought up to it now");
+            }
+            if let Some(difference) = first_day(&root, config)? {
+                tracing::warn!("{difference}");
             }
         }
         (Some(format), Writing::Applying) if format < FORMAT => {
@@ -297,10 +300,13 @@ fn looked(
     let path = &config.store.path;
     let format = schema::format(&root)?.ok_or_else(|| no_store_of_ours(path))?;
     check_format(path, format)?;
-    let differences = match is_there(path)? {
+    let others = match is_there(path)? {
         true => all_differences(&root, config, catalog)?,
         false => differences(&root, config, catalog)?,
     };
+    let mut differences: Vec<ConfigDifference> =
+        others.into_iter().map(ConfigDifference::of_store).collect();
+    differences.extend(first_day(&root, config)?);
     let catalog = described(&root, catalog)?;
     // Nothing is decoded that is to be kept: no value ever meets this key.
     let privacy = Privacy::new(&config.privacy, rand::random());

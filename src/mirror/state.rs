@@ -37,6 +37,8 @@ use super::wanted::WantedMonths;
 use crate::error::Result;
 use crate::sql::{self, db, instant_param};
 
+/// Key of `sync.meta`: the first month of the journals that the schedules read.
+pub(crate) const FIRST_MONTH: &str = "journals_since";
 /// Key of `sync.meta`: the tables of which every scope has been read once.
 const COMPLETE_TABLES: &str = "complete_tables";
 
