@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Stderr, Write};
 use std::process::ExitCode;
 
 use casemirror::cli::args::{Cli, LogFormat};
+use casemirror::cli::log;
 use casemirror::error::{Error, Kind};
 use clap::Parser;
 use rustix::fs::Mode;
@@ -41,24 +42,22 @@ fn main() -> ExitCode {
 }
 
 fn log_to_stderr(cli: &Cli) {
-    let quiet = cli.global.quiet + u8::from(cli.command.tells_a_story());
-    let level = match (quiet, cli.global.verbose) {
-        (0, 0) => "warn,casemirror=info",
-        // What the object store's client tells of a call may end in its signature.
-        (_, 1) => "info,casemirror=debug,object_store=warn",
-        (_, 2..) => "debug,casemirror=trace,object_store=warn",
-        (1, _) => "warn",
-        _ => "error",
-    };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    // What is no Unicode is none of what is looked for, and not heeded either.
+    let set = |name| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
+    let (filter, broken) = log::filter(cli, set(EnvFilter::DEFAULT_ENV).as_deref());
+    let (no_color, term) = (set("NO_COLOR"), set("TERM"));
+    let is_terminal = io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Log(io::stderr()))
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(log::is_coloured(is_terminal, no_color.as_deref(), term.as_deref()))
         .with_target(false);
     match cli.global.log_format {
         LogFormat::Text => builder.init(),
         LogFormat::Json => builder.json().init(),
+    }
+    if let Some(reason) = broken {
+        tracing::warn!(reason, "{} is not understood and not heeded", EnvFilter::DEFAULT_ENV);
     }
 }
 

@@ -123,6 +123,23 @@ fn a_wrong_configuration_is_refused_whole_before_anything_is_touched(#[case] com
 
 /// The disk of logs is full, or who read them went away.
 #[test]
+fn levels_that_are_not_understood_are_told_once_and_end_nothing() {
+    let world = World::unthrottled(1);
+    for (levels, told) in [("casemirror=loud", 1), ("casemirror=warn", 0), ("", 0)] {
+        let output = world.command(&["schema"]).env("RUST_LOG", levels).output().unwrap();
+        let said = stderr(&output);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(
+            said.matches("RUST_LOG is not understood and not heeded").count(),
+            told,
+            "{said}"
+        );
+        // No terminal, no colours.
+        assert!(!said.contains('\u{1b}'), "{said}");
+    }
+}
+
+#[test]
 fn what_cannot_be_logged_ends_nothing() {
     let world = World::unthrottled(3);
     let status = |args: &[&str]| {

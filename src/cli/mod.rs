@@ -13,6 +13,7 @@ mod init;
 mod journals;
 mod lake;
 mod lease;
+pub mod log;
 mod man;
 mod opening;
 mod output;
