@@ -260,11 +260,12 @@ pub struct Completions {
 #[command(after_help = "\
 Examples:
   casemirror man | man -l -
-  casemirror man sync > casemirror-sync.1")]
+  casemirror man sync > casemirror-sync.1
+  casemirror man lake install | man -l -")]
 pub struct Man {
-    /// The command whose page it is [default: the page of casemirror itself]
+    /// The command whose page it is, such as `sync` or `lake install` [default: the page of casemirror itself]
     #[arg(value_name = "COMMAND")]
-    pub(crate) command: Option<String>,
+    pub(crate) command: Vec<String>,
 }
 
 /// `--log-format`.
@@ -319,19 +320,14 @@ pub(crate) fn write_completions(shell: Shell, out: &mut dyn Write) -> std::io::R
 /// # Errors
 ///
 /// Whatever `out` fails with; `NotFound` where there is no such command.
-pub(crate) fn write_man(command: Option<&str>, out: &mut dyn Write) -> std::io::Result<()> {
+pub(crate) fn write_man(command: &[String], out: &mut dyn Write) -> std::io::Result<()> {
     let mut all = Cli::command().disable_help_subcommand(true);
-    // So that each page has the options that every command takes, and names of two words.
+    // So that each page has the options that every command takes, and names of several words.
     all.build();
-    let page = match command {
-        None => all,
-        Some(name) => all
-            .find_subcommand(name)
-            .cloned()
-            .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?,
-    };
+    let page = command.iter().try_fold(&all, |page, name| page.find_subcommand(name));
+    let page = page.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?;
     let mut text = Vec::new();
-    clap_mangen::Man::new(page).manual("casemirror").render(&mut text)?;
+    clap_mangen::Man::new(page.clone()).manual("casemirror").render(&mut text)?;
     out.write_all(&text)
 }
 
@@ -456,22 +452,38 @@ mod tests {
 
     #[test]
     fn every_command_has_a_page_of_the_manual() {
-        let page = |name| {
+        let page = |words: &[String]| {
             let mut text = Vec::new();
-            write_man(name, &mut text).unwrap();
+            write_man(words, &mut text).unwrap();
             String::from_utf8(text).unwrap()
         };
-        let whole = page(None);
+        let whole = page(&[]);
         assert!(whole.starts_with(".ie ") && whole.contains("Exit status: 0 done"), "{whole}");
-        for command in Cli::command().get_subcommands() {
-            let name = command.get_name();
-            let named = format!("casemirror\\-{name}(1)");
-            assert!(whole.contains(&named), "{named}");
-            let own = page(Some(name));
-            assert!(own.contains(".SH SYNOPSIS") && own.contains("\\-\\-config"), "{own}");
+        // The pages that are still to be looked at, with the words of their commands.
+        let mut left = vec![(Cli::command(), Vec::new())];
+        let mut looked = Vec::new();
+        while let Some((command, words)) = left.pop() {
+            let above = page(&words);
+            for below in command.get_subcommands() {
+                let words = [&words[..], &[below.get_name().to_owned()]].concat();
+                let named = format!("casemirror\\-{}(1)", words.join("\\-"));
+                assert!(above.contains(&named), "{named}");
+                let own = page(&words);
+                assert!(own.contains(".SH SYNOPSIS") && own.contains("\\-\\-config"), "{own}");
+                let title = format!(".TH casemirror-{} ", words.join("-"));
+                assert!(own.contains(&title), "{title}: {own}");
+                looked.push(words.join(" "));
+                left.push((below.clone(), words));
+            }
         }
-        let unknown = write_man(Some("mirror"), &mut Vec::new()).unwrap_err();
-        assert_eq!(unknown.kind(), std::io::ErrorKind::NotFound);
+        for words in ["sync", "alert test", "lake install"] {
+            assert!(looked.iter().any(|known| known == words), "{words}: {looked:?}");
+        }
+        for unknown in ["mirror", "lake mirror", "sync test"] {
+            let unknown: Vec<String> = unknown.split(' ').map(str::to_owned).collect();
+            let error = write_man(&unknown, &mut Vec::new()).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{unknown:?}");
+        }
     }
 
     #[test]

@@ -8,10 +8,10 @@ use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result, io};
 
 pub(crate) fn run(args: &Man) -> Result<u8> {
-    let command = args.command.as_deref();
     let mut page = Vec::new();
-    args::write_man(command, &mut page).map_err(|e| match (e.kind(), command) {
-        (ErrorKind::NotFound, Some(name)) => {
+    args::write_man(&args.command, &mut page).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => {
+            let name = args.command.join(" ");
             Error::new(Kind::Usage, format!("there is no command `{name}`; see casemirror --help"))
         }
         _ => io("write", Path::new("the manual"), e),
