@@ -253,3 +253,62 @@ fn every_link_of_the_papers_leads_somewhere() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(looked >= 20, "{looked}");
 }
+
+/// Where the Debian package puts its papers, and what they name.
+const PACKAGED: &str = "usr/share/doc/casemirror/";
+
+/// What the package holds at the places where its papers look: files and folders, as they lie in the repository.
+fn packaged() -> BTreeSet<PathBuf> {
+    let manifest: toml::Table =
+        fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
+    let assets = manifest["package"]["metadata"]["deb"]["assets"].as_array().unwrap();
+    let mut found = BTreeSet::new();
+    for asset in assets {
+        let (from, to) = (asset[0].as_str().unwrap(), asset[1].as_str().unwrap());
+        let Some(folder) = to.strip_prefix(PACKAGED) else { continue };
+        let (within, name) = from.rsplit_once('/').unwrap_or(("", from));
+        assert_eq!(Path::new(folder), Path::new(within), "{from} keeps its place");
+        let is_meant = |found: &str| match name.split_once('*') {
+            Some((begin, end)) => found.starts_with(begin) && found.ends_with(end),
+            None => found == name,
+        };
+        let before = found.len();
+        for entry in fs::read_dir(root().join(within)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if is_meant(&name) {
+                found.extend(Path::new(folder).join(name).ancestors().map(Path::to_owned));
+            }
+        }
+        assert!(found.len() > before, "{from}: there is none");
+    }
+    found
+}
+
+/// Who has the package alone follows the same links, and finds the files that are named for use.
+#[test]
+fn the_package_holds_what_its_papers_lead_to() {
+    let packaged = packaged();
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let name = page.strip_prefix(root()).unwrap();
+        assert!(packaged.contains(name), "{}", name.display());
+        let prose = prose(&page);
+        let links = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in links.filter(|target| !target.contains("://")) {
+            let file = target.split('#').next().unwrap_or_default();
+            let to = page.with_file_name(file).canonicalize().unwrap();
+            let to = to.strip_prefix(root().canonicalize().unwrap()).unwrap().to_owned();
+            if !file.is_empty() && !packaged.contains(&to) {
+                wrong.push(format!("{}: {target}", name.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for named in [
+        "packaging/prometheus/casemirror.rules.yml",
+        "packaging/grafana/casemirror.json",
+        "schemas",
+    ] {
+        assert!(packaged.contains(Path::new(named)), "{named}");
+    }
+}
