@@ -38,7 +38,6 @@ mod tests;
 mod troubles;
 mod worker;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -80,9 +79,6 @@ const MOST_JOBS: usize = 16;
 const LONGEST_LOOK: Duration = Duration::from_secs(5);
 /// and that the daemon cannot go on: a message, and a look before it.
 const LONGEST_LAST_LOOK: Duration = LONGEST_MESSAGE.saturating_add(Duration::from_secs(1));
-
-/// Where the page is unless somebody chooses another address: `serve.listen`'s default.
-const USUAL_PAGE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8640);
 
 /// A command that works on the store: in a process of its own, or, where the daemon holds the store,
 /// in the daemon.
@@ -332,7 +328,7 @@ async fn face_of(session: &Arc<Session>, pulse: &Arc<Pulse>) -> Result<Option<Se
     let Some(address) = config.serve.listen else { return Ok(None) };
     let bound = match http::Bound::to(address, "serve.listen").await {
         Ok(bound) => bound,
-        Err(error) if address == USUAL_PAGE => {
+        Err(error) if !config.is_chosen("serve.listen") => {
             tracing::warn!(
                 reason = error.chain(),
                 "there is no status page; serve.listen chooses another address"

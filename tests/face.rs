@@ -7,6 +7,9 @@ use crate::support::follow::assert_status;
 use crate::support::web::{ask, found, get, page_of, sample};
 use crate::support::{World, shown};
 
+/// Where the page is unless somebody chooses another address.
+const USUAL: &str = "127.0.0.1:8640";
+
 #[test]
 fn page_health_metrics_and_status_say_the_same_of_a_mirror_that_is_well() {
     let world = World::unthrottled(12);
@@ -96,11 +99,28 @@ fn an_address_that_somebody_has_chosen_must_be_free() {
     let world = World::unthrottled(3);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = world.run(&["--set", &format!("serve.listen={address}"), "run"]);
-    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
-    let said = shown(&output);
-    assert!(said.contains(&format!("cannot listen to {address} (serve.listen)")), "{said}");
-    assert_eq!(world.sandbox.stats().feed.calls, 0);
+    // The usual address, too: somebody else may have it already.
+    let _usual = std::net::TcpListener::bind(USUAL);
+    for address in [address.as_str(), USUAL] {
+        let output = world.run(&["--set", &format!("serve.listen={address}"), "run"]);
+        assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+        let said = shown(&output);
+        assert!(said.contains(&format!("cannot listen to {address} (serve.listen)")), "{said}");
+        assert_eq!(world.sandbox.stats().feed.calls, 0);
+    }
+}
+
+#[test]
+fn without_a_chosen_address_a_taken_one_is_no_reason_to_stop() {
+    let world = World::unthrottled(3);
+    let _usual = std::net::TcpListener::bind(USUAL);
+    let mut run = world.command(&["run"]);
+    run.env_remove("CASEMIRROR_SERVE__LISTEN");
+    let mut daemon = world.start_as_daemon(run);
+    let log = || std::fs::read_to_string(world.path("daemon.log")).unwrap();
+    daemon.wait_until("it says so", || log().contains("there is no status page"));
+    daemon.wait_until_idle();
+    daemon.stop();
 }
 
 #[test]

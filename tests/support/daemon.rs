@@ -61,7 +61,8 @@ impl World {
         self.start_as_daemon(command)
     }
 
-    fn start_as_daemon(&self, mut command: Command) -> Daemon<'_> {
+    /// Starts that, its log in a file.
+    pub(crate) fn start_as_daemon(&self, mut command: Command) -> Daemon<'_> {
         let log = File::create(self.path(LOG)).unwrap();
         let child = command.stderr(log).spawn().unwrap();
         Daemon { world: self, child }
