@@ -342,7 +342,7 @@ fn lines_of(ledger: &[u8]) -> (Vec<Option<Change>>, usize, bool) {
 /// From which byte on lines count, and what counts beside them: see [`LedgerFile::begin_at`].
 fn beginning(lines: &[u8]) -> (usize, Vec<Line>) {
     let marks = lines.rsplit(|byte| *byte == b'\n').filter(|line| line.starts_with(ANEW));
-    let mark = marks.map(|line| serde_json::from_slice(line)).find_map(|line| match line {
+    let mark = marks.map(serde_json::from_slice).find_map(|line| match line {
         Ok(Line::Anew { from, open }) => Some((usize::try_from(from).ok()?, open)),
         _ => None,
     });
