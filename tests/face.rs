@@ -118,8 +118,9 @@ fn without_a_chosen_address_a_taken_one_is_no_reason_to_stop() {
     run.env_remove("CASEMIRROR_SERVE__LISTEN");
     let mut daemon = world.start_as_daemon(run);
     let log = || std::fs::read_to_string(world.path("daemon.log")).unwrap();
-    daemon.wait_until("it says so", || log().contains("there is no status page"));
-    daemon.wait_until_idle();
+    daemon.wait_until("it says so, and goes on", || {
+        log().contains("there is no status page") && log().contains("the mirror follows the source")
+    });
     daemon.stop();
 }
 
