@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::source::boot::{BootClock, BootTime, SystemBootClock};
+use crate::source::feed_calls::Ended;
 use crate::source::feed_calls::Rule;
 use crate::source::ledger::Ledger;
 
