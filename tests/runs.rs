@@ -297,8 +297,8 @@ fn a_sync_that_is_told_to_stop_does_not_wait_for_the_feed_of_contacts() {
 #[test]
 fn a_sync_that_is_told_to_stop_waits_for_no_feed() {
     // A poll's call, and the one that reads a feed once more at night.
-    for (feed, number) in [(CASES_FEED, 1), (CONTACTS_FEED, 1), (CASES_FEED, 2), (CONTACTS_FEED, 2)]
-    {
+    let polls = [(CASES_FEED, 1), (CONTACTS_FEED, 1), (CASES_FEED, 2), (CONTACTS_FEED, 2)];
+    for (feed, number) in polls {
         let world = World::unthrottled(12);
         world.sync();
         let case_id = shown_cases(&world)[5];
@@ -322,6 +322,22 @@ fn a_sync_that_is_told_to_stop_waits_for_no_feed() {
         world.sync();
         world.assert_equal();
     }
+}
+
+#[test]
+fn a_full_sync_that_is_stopped_while_it_asks_the_feed_goes_on_as_one() {
+    let world = World::unthrottled(12);
+    world.sync();
+    hold(&world, "feed", CASES_FEED, 1);
+    let running = start(&world, &["sync", "--full"]);
+    assert!(world.wait(world.sandbox.wait_until_held("feed")));
+    signal(&running, "TERM");
+    assert_eq!(running.wait_with_output().unwrap().status.code(), Some(1));
+    world.sandbox.release("feed");
+    world.sandbox.reset_stats();
+    world.sync();
+    let searched = calls(&world).into_iter().filter(|(call, _)| call.contains("Roles"));
+    assert_eq!(searched.count(), 12, "every case is read: {:?}", calls(&world));
 }
 
 /// A listing is the first thing of a night; what comes behind it must not be taken for done.

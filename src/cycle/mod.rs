@@ -138,6 +138,19 @@ impl<'r> Cycle<'r> {
         case_plans::follow_since(run).await?;
         // A search that is tried again, or enabled, may be the first that can be listed.
         due.listing |= due::is_first(&run.store.connection()?, &run.options)?;
+        if run.options.full {
+            let journals = run.catalog.journals();
+            run.write(move |conn| {
+                let state = State::new(conn);
+                for table in &journals {
+                    state.months().synced_months_are_due(table, DueReason::Full)?;
+                }
+                // Kept until it is done, so that an interrupted run goes on with it.
+                state.set_meta(LISTING_DUE, "full")?;
+                state.stale_marks().everything_is_stale(Mark::Full)
+            })
+            .await?;
+        }
         // Of a new mirror the feed of contacts takes hundreds of calls, and nothing but contacts needs it.
         let mut contacts_are_new = false;
         if !run.options.following {
@@ -153,19 +166,6 @@ impl<'r> Cycle<'r> {
             }
         }
         self.backlog().check()?;
-        if run.options.full {
-            let journals = run.catalog.journals();
-            run.write(move |conn| {
-                let state = State::new(conn);
-                for table in &journals {
-                    state.months().synced_months_are_due(table, DueReason::Full)?;
-                }
-                // Kept until it is done, so that an interrupted run goes on with it.
-                state.set_meta(LISTING_DUE, "full")?;
-                state.stale_marks().everything_is_stale(Mark::Full)
-            })
-            .await?;
-        }
         if due.takes_long() && !self.reads_everything()? {
             self.backlog().read_changed().await?;
         }
