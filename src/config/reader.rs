@@ -95,8 +95,10 @@ impl Reader {
 
     /// The same for a path.
     pub(super) fn peek_path(&self, key: &str) -> Option<PathBuf> {
-        // What is an address of an object store is no path.
-        let is_path = |text: &str| !BucketUrl::is_one(text);
+        // What is an address of an object store is no path, where one may stand.
+        let may_be_address = matches!(key, "publish.parquet" | "lake.data" | "lake.catalog");
+        let is_path =
+            |text: &str| !(text.contains("://") || may_be_address && BucketUrl::is_one(text));
         self.peek(key, |text| is_path(text).then(|| absolute(&self.folder, text)).flatten())
     }
 

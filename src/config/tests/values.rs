@@ -360,3 +360,12 @@ fn a_limit_of_many_days_is_told_in_days() {
     let text = folder.refusal(&[], &[]);
     assert!(text.contains("must be a duration from 0s to 3650 days, such as"), "{text}");
 }
+
+/// What begins as an address does where one may stand is a path elsewhere, and kept apart as any other.
+#[test]
+fn a_path_with_a_colon_is_a_path_to_the_rules_that_hold_files_apart() {
+    let both =
+        "[store]\npath = \"s3:/m/store.duckdb\"\n[publish]\ndatabase = \"s3:/m/store.duckdb\"";
+    let error = Folder::with(&format!("{REQUIRED}{both}")).load(&[], &[]).unwrap_err().chain();
+    assert!(error.contains("must be another file than store.path"), "{error}");
+}
