@@ -121,7 +121,6 @@ fn a_wrong_configuration_is_refused_whole_before_anything_is_touched(#[case] com
     assert_eq!(world.sandbox.stats().calls, 0);
 }
 
-/// The disk of logs is full, or who read them went away.
 #[test]
 fn levels_that_are_not_understood_are_told_once_and_end_nothing() {
     let world = World::unthrottled(1);
@@ -139,6 +138,7 @@ fn levels_that_are_not_understood_are_told_once_and_end_nothing() {
     }
 }
 
+/// The disk of logs is full, or who read them went away.
 #[test]
 fn what_cannot_be_logged_ends_nothing() {
     let world = World::unthrottled(3);

@@ -1,5 +1,7 @@
 //! What the daemon shows of itself over HTTP (contract, section 8).
 
+use std::sync::Mutex;
+
 use duckdb::Connection;
 use serde_json::Value;
 
@@ -9,6 +11,8 @@ use crate::support::{World, shown};
 
 /// Where the page is unless somebody chooses another address.
 const USUAL: &str = "127.0.0.1:8640";
+/// One test at a time has it.
+static AT_THE_USUAL: Mutex<()> = Mutex::new(());
 
 #[test]
 fn page_health_metrics_and_status_say_the_same_of_a_mirror_that_is_well() {
@@ -100,6 +104,7 @@ fn an_address_that_somebody_has_chosen_must_be_free() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     // The usual address, too: somebody else may have it already.
+    let _turn = AT_THE_USUAL.lock();
     let _usual = std::net::TcpListener::bind(USUAL);
     for address in [address.as_str(), USUAL] {
         let output = world.run(&["--set", &format!("serve.listen={address}"), "run"]);
@@ -113,6 +118,7 @@ fn an_address_that_somebody_has_chosen_must_be_free() {
 #[test]
 fn without_a_chosen_address_a_taken_one_is_no_reason_to_stop() {
     let world = World::unthrottled(3);
+    let _turn = AT_THE_USUAL.lock();
     let _usual = std::net::TcpListener::bind(USUAL);
     let mut run = world.command(&["run"]);
     run.env_remove("CASEMIRROR_SERVE__LISTEN");

@@ -68,7 +68,10 @@ impl Wanted {
         all: &[String],
     ) -> Result<()> {
         let state = State::new(conn);
-        state.set_meta(FIRST_MONTH, &self.first.to_string())?;
+        // The months before are due by `schedule.journals` alone.
+        if self.scheduled || state.meta(FIRST_MONTH)?.is_none() {
+            state.set_meta(FIRST_MONTH, &self.first.to_string())?;
+        }
         state.wanted_months().leave_other_journals(level, &self.ids)?;
         // What is due is in the store from here on: the schedules have done their part.
         let ran = [(self.scheduled, Name::Journals), (self.rechecked, Name::JournalsRecheck)];

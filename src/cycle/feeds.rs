@@ -111,7 +111,9 @@ impl Feeds<'_, '_> {
 pub(super) async fn unless_interrupted<T>(run: &Run, asking: impl Future<Output = T>) -> Option<T> {
     let mut signals = run.signals.clone();
     tokio::select! {
-        asked = asking => Some(asked),
+        // Nothing is begun that is dropped at once.
+        biased;
         () = signals.beyond(i64::MAX, Interrupt::Preempt) => None,
+        asked = asking => Some(asked),
     }
 }

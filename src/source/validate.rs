@@ -3,7 +3,7 @@
 use reqwest::header::{AGE, CONTENT_TYPE, HeaderMap};
 use serde::de::IgnoredAny;
 
-use super::names::without_names;
+use super::names::are_known;
 use super::refusal::safe_text;
 use super::request::Request;
 use crate::text::trim_json;
@@ -75,7 +75,7 @@ fn usual_title(title: &str) -> Option<String> {
     const LONGEST: usize = 80;
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     let is_usual = !title.is_empty() && safe_text(&title, LONGEST, &[]) == title;
-    (is_usual && without_names(&title, &[]) == title).then_some(title)
+    (is_usual && are_known(&title)).then_some(title)
 }
 
 /// Where a redirect leads: to which host. The path may hold secrets, and names.
@@ -93,7 +93,8 @@ fn address_of(headers: &HeaderMap) -> String {
         Ok(url) => match url.host_str() {
             Some(host) => {
                 let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-                format!("{}://{host}{port}", url.scheme())
+                let scheme = if whole == location { url.scheme() } else { "" };
+                format!("{scheme}{}{host}{port}", if scheme.is_empty() { "//" } else { "://" })
             }
             None => "an address without a host".to_owned(),
         },

@@ -64,11 +64,15 @@ impl Ask {
                 let found = extractor.search_ids(&resource, place, &ids, 0).await;
                 match found {
                     Err(error) if may_be_too_many(&ids, &error) => {
-                        // Where one alone is refused too, it is not their number.
-                        match extractor.search_ids(&resource, place, &ids[..1], 0).await {
-                            Ok(_) => Answer::TooMany(resource, place, ids),
-                            Err(error) => Answer::Search(resource, Err(error)),
+                        // Where one alone is refused too, and it is not of that one, it is not their number.
+                        let mut refused = error;
+                        for id in ids.first().into_iter().chain(ids.last()) {
+                            match extractor.search_ids(&resource, place, &[*id], 0).await {
+                                Ok(_) => return Answer::TooMany(resource, place, ids),
+                                Err(error) => refused = error,
+                            }
                         }
+                        Answer::Search(resource, Err(refused))
                     }
                     found => Answer::Search(resource, found),
                 }

@@ -179,6 +179,9 @@ async fn a_refusal_whose_text_stalls_is_one_all_the_same() {
     "403 - Forbidden:\nAccess is denied.",
     Some("403 - Forbidden: Access is denied.")
 )]
+#[case::of_a_firewall("Web Page Blocked", Some("Web Page Blocked"))]
+#[case::of_a_proxy("Just a moment...", Some("Just a moment..."))]
+#[case::in_small_letters("sak for ola nordmann", None)]
 #[case::name("Ola Nordmann", None)]
 #[case::name_behind_it("Sign in, Ola Nordmann", None)]
 #[tokio::test]
