@@ -240,12 +240,11 @@ impl Search<'_, '_> {
                         lacking.extend(ids);
                     }
                     Err(found) if !answered && found.hangs() => {
-                        // The other half would take minutes as well.
+                        // The others would take minutes as well.
                         calls = MOST_PARTS;
                         troubles.push(found);
-                        let ids = parts.next();
-                        troubles
-                            .extend(ids.map(|ids| Trouble { ids, error: trouble.error.take() }));
+                        let unasked = |ids| Trouble { ids, error: trouble.error.take() };
+                        troubles.extend(parts.by_ref().map(unasked));
                     }
                     Err(found) => troubles.push(found),
                 }
