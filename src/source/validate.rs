@@ -93,8 +93,9 @@ fn address_of(headers: &HeaderMap) -> String {
         Ok(url) => match url.host_str() {
             Some(host) => {
                 let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-                let scheme = if whole == location { url.scheme() } else { "" };
-                format!("{scheme}{}{host}{port}", if scheme.is_empty() { "//" } else { "://" })
+                let said =
+                    if whole == location { format!("{}:", url.scheme()) } else { String::new() };
+                format!("{said}//{host}{port}")
             }
             None => "an address without a host".to_owned(),
         },
