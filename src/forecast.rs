@@ -12,7 +12,7 @@ use crate::config::{Config, FeedStyle, Reread};
 use crate::cycle::{self, CONTACT_AGE, Due, IDS_PER_CALL, Options};
 use crate::error::Result;
 use crate::feed::LARGEST_PAGE;
-use crate::mirror::State;
+use crate::mirror::{ContactsFeed, State};
 use crate::plan::CasePlan;
 use crate::schedule::Name;
 use crate::scope::{FeedName, Month, Place, REVENUE, TableStatus};
@@ -128,7 +128,7 @@ impl Forecaster<'_> {
         let has_contacts = self.active.iter().any(|r| r.table == Place::Contacts.table());
         let followed = self.config.feed.contacts_poll.is_some()
             && has_contacts
-            && state.meta("contacts_feed")?.as_deref() != Some("absent");
+            && state.contacts_feed()? != ContactsFeed::Closed;
         if followed {
             all.feeds.push(line("change feed (contacts)", self.feed(FeedName::Contacts)?));
         }

@@ -76,9 +76,7 @@ impl<'r> Permissions<'r> {
         run.write(move |conn| {
             let state = State::new(conn);
             // What one 403 closed before, one closes again.
-            let was = state.meta("contacts_feed")?;
-            let was_closed = was.is_some_and(|was| was == "absent" || was == "reopened");
-            state.set_meta("contacts_feed", if was_closed { "reopened" } else { "untried" })?;
+            state.set_contacts_feed(state.contacts_feed()?.tried_again())?;
             state.statuses().set_reason("contacts", None)?;
             state.set_meta(CONTACTS_FEED_WHY, "")?;
             for table in &again {

@@ -14,7 +14,7 @@ use super::signals::Notifier;
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::feed::{Feed, LONGEST_REACH, Polled, Reread};
-use crate::mirror::{Failure, Failures, ResourceRow, RunLog, State, Store, Writer};
+use crate::mirror::{ContactsFeed, Failure, Failures, ResourceRow, RunLog, State, Store, Writer};
 use crate::scope::{FailureKind, FeedName};
 use crate::source::Client;
 use crate::ticks::Ticks;
@@ -179,7 +179,7 @@ impl Polls {
             Ok(polled) => {
                 if self.was_reopened()? {
                     let reads =
-                        |conn: &Connection| State::new(conn).set_meta("contacts_feed", "untried");
+                        |conn: &Connection| State::new(conn).set_contacts_feed(ContactsFeed::Open);
                     self.writer.run(reads).await?;
                 }
                 Ok(Some(polled))
@@ -203,7 +203,7 @@ impl Polls {
                         state.failures().succeed(&Failures::feed_scope(feed))?;
                         state.statuses().set_reason("contacts", Some(&why))?;
                         state.set_meta(CONTACTS_FEED_WHY, &why)?;
-                        state.set_meta("contacts_feed", "absent")
+                        state.set_contacts_feed(ContactsFeed::Closed)
                     })
                     .await?;
                 Ok(None)
@@ -229,7 +229,7 @@ impl Polls {
     /// Whether the contacts feed is tried again after it was closed, and has not answered yet.
     fn was_reopened(&self) -> Result<bool> {
         let conn = self.store.connection()?;
-        Ok(State::new(&conn).meta("contacts_feed")?.as_deref() == Some("reopened"))
+        Ok(State::new(&conn).contacts_feed()? == ContactsFeed::Reopened)
     }
 
     /// Whether a feed was ever read to its end.
@@ -253,6 +253,6 @@ impl Polls {
         let conn = self.store.connection()?;
         let read =
             State::new(&conn).statuses().all()?.get("contacts").is_some_and(ResourceRow::is_asked);
-        Ok(read && State::new(&conn).meta("contacts_feed")?.as_deref() != Some("absent"))
+        Ok(read && State::new(&conn).contacts_feed()? != ContactsFeed::Closed)
     }
 }

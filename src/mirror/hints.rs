@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use super::contacts_feed::ContactsFeed;
 use super::events::{self, Odd};
 use super::state::{State, batch, count, ids, list};
 use super::unplaced_roles::Unplaced;
@@ -56,7 +57,7 @@ pub(super) fn of_searched_contacts(
     conn: &Connection,
     contacts_feed: bool,
 ) -> Result<Vec<(i64, i64)>> {
-    if contacts_feed && State::new(conn).meta("contacts_feed")?.as_deref() != Some("absent") {
+    if contacts_feed && State::new(conn).contacts_feed()? != ContactsFeed::Closed {
         return Ok(Vec::new());
     }
     let hinted = "SELECT id, epoch_us(hinted_at) FROM sync.hints \

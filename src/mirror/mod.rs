@@ -14,6 +14,7 @@ mod comments;
 mod commit;
 mod compare;
 mod contacts;
+mod contacts_feed;
 mod content;
 mod controls;
 mod copies;
@@ -88,6 +89,7 @@ use duckdb::Connection;
 pub(crate) use ahead::{lie_ahead, take_back};
 pub(crate) use closings::{BY_CLOSE_DAY, ClosingMonth, Closings, MonthOf};
 pub(crate) use compare::{CellDifference, compare};
+pub(crate) use contacts_feed::ContactsFeed;
 pub(crate) use copies::{Described, Standing, check_not_newer, secrets_file, secrets_of, settle};
 pub(crate) use differences::{ConfigDifference, all_differences};
 pub(crate) use erasure::{
