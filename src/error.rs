@@ -7,13 +7,15 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::text::printable;
 
 /// The program's result.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, as far as anybody has to act differently on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// The command line makes no sense (exit status 2).
     Usage,
@@ -332,6 +334,47 @@ impl Error {
             text.push_str(&cause);
         }
         text
+    }
+}
+
+/// An error as another process is told it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    kind: Kind,
+    context: String,
+    causes: Vec<String>,
+}
+
+impl From<&Error> for Told {
+    fn from(error: &Error) -> Told {
+        Told { kind: error.kind, context: error.context.clone(), causes: error.causes() }
+    }
+}
+
+impl From<Told> for Error {
+    fn from(told: Told) -> Error {
+        let inner = told.causes.into_iter().rev();
+        let source = inner.fold(None, |source, text| Some(Box::new(Cause { text, source })));
+        Error { kind: told.kind, context: told.context, source: source.map(|cause| cause as _) }
+    }
+}
+
+/// A cause of an error of another process.
+#[derive(Debug)]
+struct Cause {
+    text: String,
+    source: Option<Box<Cause>>,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Cause {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|cause| cause as _)
     }
 }
 

@@ -147,6 +147,13 @@ fn a_caller_with_another_configuration_is_told_the_keys_whatever_it_typed() {
         assert!(output.stdout.is_empty(), "{}", shown(&output));
         let text = shown(&output);
         assert!(text.contains("journals.level, publish.keep_snapshots differ;"), "{text}");
+        let output = world.run(&[args, &other[..], &["--log-format", "json"]].concat());
+        assert_status(&output, 2);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert_eq!(last["level"], "ERROR", "{last}");
+        let told = last["fields"]["message"].as_str().unwrap();
+        assert!(told.contains("journals.level, publish.keep_snapshots differ;"), "{last}");
     }
     // Nothing was done for any of them.
     let made = calls(&world);

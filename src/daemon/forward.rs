@@ -25,7 +25,7 @@ const SAID_AFTER: Duration = Duration::from_secs(3);
 /// signal leaves, is told so by `stopped`, and the daemon ends what takes turns with its cycles.
 ///
 /// # Errors
-/// `Io` when the daemon ends before the command does; `Cancelled` at a signal.
+/// The command's own; `Io` when the daemon ends before the command does; `Cancelled` at a signal.
 pub(crate) async fn forward(
     store: &Path,
     command: &impl Serialize,
@@ -67,8 +67,8 @@ async fn ask(
         let printed = match frame {
             Frame::Progress(_) => Ok(()),
             Frame::Stdout(text) => print(&mut std::io::stdout().lock(), &text),
-            Frame::Stderr(text) => print(&mut std::io::stderr().lock(), &text),
             Frame::Exit(status) => return Ok(Some(status)),
+            Frame::Failed(told) => return Err(told.into()),
         };
         printed.map_err(|e| Error::caused(Kind::Io, "cannot write to standard output", e))?;
         next = protocol::receive(&mut read).await?;

@@ -71,14 +71,8 @@ impl Printer {
         }
     }
 
-    /// The exit status of a command; its error is told to the caller.
-    pub(super) fn status(&self, done: Result<u8>) -> u8 {
-        match done {
-            Ok(status) => status,
-            Err(error) => {
-                self.frame(Frame::Stderr(error.report()));
-                error.kind().exit_status()
-            }
-        }
+    /// Tells the caller how its command has ended.
+    pub(super) fn end(&self, done: Result<u8>) {
+        self.frame(done.map_or_else(|error| Frame::Failed((&error).into()), Frame::Exit));
     }
 }

@@ -1,7 +1,7 @@
 //! What goes over the socket: a line of JSON each way, and more of them back.
 //!
 //! The caller sends one [`Request`]; the daemon answers with [`Frame`]s, the last of which is
-//! [`Frame::Exit`].
+//! [`Frame::Exit`] or [`Frame::Failed`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::config::{Config, Salt};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, Told};
 use crate::progress::Now;
 
 /// Requests are command lines and settings, and of an answer comes a part at a time: larger is nothing of ours.
@@ -59,10 +59,12 @@ impl Keys {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Frame {
     Stdout(String),
-    Stderr(String),
     /// What is being done for the caller now, if anything is; the caller shows it as it shows its own.
     Progress(Option<Now>),
+    /// The command has ended, with this status.
     Exit(u8),
+    /// The command has ended with an error, which the caller shows as it shows its own.
+    Failed(Told),
 }
 
 /// The parts of a text that go into a frame each.
@@ -148,7 +150,7 @@ mod tests {
             Frame::Progress(Some(doing)),
             Frame::Progress(None),
             Frame::Stdout("one\ntwo \u{2028} \"three\"\n".into()),
-            Frame::Stderr(String::new()),
+            Frame::Failed((&Error::new(Kind::Io, "one\ntwo").within("three")).into()),
             Frame::Exit(3),
         ];
         let mut sent = Vec::new();

@@ -86,8 +86,7 @@ impl Server {
         let (leaves, left) = watch::channel(false);
         let work = async {
             let done = self.answer::<C>(request, printer.clone(), turn, left).await;
-            let status = printer.status(done);
-            printer.frame(Frame::Exit(status));
+            printer.end(done);
         };
         let write_all = async {
             loop {
@@ -100,7 +99,7 @@ impl Server {
                     told = telling.next() => told,
                 };
                 protocol::send(&mut write, &frame).await?;
-                if matches!(frame, Frame::Exit(_)) {
+                if matches!(frame, Frame::Exit(_) | Frame::Failed(_)) {
                     return Ok(());
                 }
             }
