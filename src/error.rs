@@ -345,17 +345,17 @@ pub(crate) struct Told {
     causes: Vec<String>,
 }
 
-impl From<&Error> for Told {
-    fn from(error: &Error) -> Told {
+impl Told {
+    /// What is told of an error.
+    pub(crate) fn of(error: &Error) -> Told {
         Told { kind: error.kind, context: error.context.clone(), causes: error.causes() }
     }
-}
 
-impl From<Told> for Error {
-    fn from(told: Told) -> Error {
-        let inner = told.causes.into_iter().rev();
+    /// The error, which reports itself as it would where it came up.
+    pub(crate) fn into_error(self) -> Error {
+        let inner = self.causes.into_iter().rev();
         let source = inner.fold(None, |source, text| Some(Box::new(Cause { text, source })));
-        Error { kind: told.kind, context: told.context, source: source.map(|cause| cause as _) }
+        Error { kind: self.kind, context: self.context, source: source.map(|cause| cause as _) }
     }
 }
 

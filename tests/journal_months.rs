@@ -490,3 +490,25 @@ fn journals_that_a_stopping_daemon_left_are_read_by_the_next_run() {
     assert_eq!(journal_calls(&world), months);
     world.assert_equal();
 }
+
+#[test]
+fn a_month_that_was_never_read_makes_no_sum_smaller() {
+    let closed = month(2);
+    let world = World::with(options(20));
+    world.journals_since(&format!("{closed}-01"));
+    world.configure(FEED);
+    let path = format!("/api/Offices/{OFFICE}/RevenueJournals");
+    let query = Some(format!("fromDate={closed}-01"));
+    world.sandbox.fault(Rule { query, ..fault(&path, None, refuse(400)) });
+    assert_status(&world.run(&["sync"]), 3);
+    let revenue = format!(
+        "SELECT lines > 0 AS has_lines, payment IS NULL, purchase_price IS NULL \
+         FROM report.revenue_by_month WHERE journal_id = {OFFICE} ORDER BY month"
+    );
+    let known = "true | false | false";
+    assert_eq!(rows(&world.published(), &revenue), ["false | true | true", known, known]);
+
+    world.sandbox.clear_faults();
+    assert_status(&journals(&world, &closed, &closed, &[]), 0);
+    assert_eq!(rows(&world.published(), &revenue), [known; 3]);
+}

@@ -68,7 +68,7 @@ async fn ask(
             Frame::Progress(_) => Ok(()),
             Frame::Stdout(text) => print(&mut std::io::stdout().lock(), &text),
             Frame::Exit(status) => return Ok(Some(status)),
-            Frame::Failed(told) => return Err(told.into()),
+            Frame::Failed(told) => return Err(told.into_error()),
         };
         printed.map_err(|e| Error::caused(Kind::Io, "cannot write to standard output", e))?;
         next = protocol::receive(&mut read).await?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use tokio::sync::mpsc;
 
 use super::protocol::{self, Frame};
-use crate::error::{Result, io};
+use crate::error::{Result, Told, io};
 use crate::text::printable;
 
 /// Takes what a command prints. Clones print to the same place.
@@ -73,6 +73,6 @@ impl Printer {
 
     /// Tells the caller how its command has ended.
     pub(super) fn end(&self, done: Result<u8>) {
-        self.frame(done.map_or_else(|error| Frame::Failed((&error).into()), Frame::Exit));
+        self.frame(done.map_or_else(|error| Frame::Failed(Told::of(&error)), Frame::Exit));
     }
 }

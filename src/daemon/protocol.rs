@@ -150,7 +150,7 @@ mod tests {
             Frame::Progress(Some(doing)),
             Frame::Progress(None),
             Frame::Stdout("one\ntwo \u{2028} \"three\"\n".into()),
-            Frame::Failed((&Error::new(Kind::Io, "one\ntwo").within("three")).into()),
+            Frame::Failed(Told::of(&Error::new(Kind::Io, "one\ntwo").within("three"))),
             Frame::Exit(3),
         ];
         let mut sent = Vec::new();

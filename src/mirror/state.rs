@@ -290,7 +290,7 @@ impl<'c> State<'c> {
     }
 
     /// A text that moves with whatever readers of the published copy can see change: rows, statuses, what
-    /// the reports are, what is read in part, rejects, drift, what is pending, which months of the journals were read or closed. Not
+    /// the reports are, what is read in part, rejects, drift, what is pending, which calls failed, which months of the journals were read or closed. Not
     /// with runs that changed nothing.
     pub(crate) fn readable_state(&self) -> Result<String> {
         let rows = sql::query(
@@ -311,7 +311,7 @@ impl<'c> State<'c> {
                   FROM sync.journal_months), \
                (SELECT count(*) || '/' || count(reopened_at) FROM sync.closings), \
                (SELECT bit_xor(hash(table_name, id, part, kind)) FROM sync.failures \
-                  WHERE table_name IN (SELECT table_name FROM sync.journal_months)), \
+                  WHERE coalesce(kind, '') NOT IN ('Lag', 'NotAsked', 'NotShown', 'Suspect')), \
                (SELECT max(value) FROM sync.meta WHERE key = 'complete_tables'), \
                (SELECT max(value) FROM sync.meta WHERE key = 'calendar_zone'), \
                (SELECT max(value) FROM sync.meta WHERE key = 'reports'), \

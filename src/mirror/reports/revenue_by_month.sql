@@ -1,4 +1,5 @@
--- What the revenue journals come to per month.
+-- What the revenue journals come to per month. Months that were never read stand here too, and come to NULL: a sum over
+-- all offices would else be smaller for them, and nobody would see it.
 CREATE OR REPLACE VIEW report.revenue_by_month AS
 WITH
 rejected AS (
@@ -12,7 +13,7 @@ rejected AS (
       AND resolved_at IS NULL
     GROUP BY scope
 ),
-months AS (
+mirrored AS (
     SELECT
         journal_level,
         journal_month,
@@ -23,6 +24,37 @@ months AS (
     FROM main.revenue_journals
     WHERE journal_level = (SELECT max(value) FROM sync.meta WHERE key = 'journal_level')
     GROUP BY ALL
+),
+months AS (
+    SELECT
+        journal_level,
+        journal_month,
+        journal_id,
+        lines,
+        payment,
+        purchase_price
+    FROM mirrored
+    UNION ALL
+    SELECT m.journal_level, m.journal_month, m.journal_id, 0, NULL, NULL
+    FROM sync.journal_months AS m
+    LEFT JOIN mirrored AS l
+        ON l.journal_level = m.journal_level
+        AND l.journal_id = m.journal_id
+        AND l.journal_month = m.journal_month
+    LEFT JOIN sync.known_months AS k
+        ON k.table_name = m.table_name
+        AND k.journal_level = m.journal_level
+        AND k.journal_id = m.journal_id
+        AND k.journal_month = m.journal_month
+    LEFT JOIN sync.journal_scopes AS g
+        ON g.journal_level = m.journal_level
+        AND g.journal_id = m.journal_id
+    WHERE m.table_name = 'revenue_journals'
+      AND m.journal_level = (SELECT max(value) FROM sync.meta WHERE key = 'journal_level')
+      AND m.wanted
+      AND l.lines IS NULL
+      AND k.table_name IS NULL
+      AND g.gone_at IS NULL
 )
 SELECT
     m.journal_month AS month,
@@ -51,7 +83,7 @@ LEFT JOIN rejected AS r
     = m.journal_level || '/' || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m');
 
 COMMENT ON VIEW report.revenue_by_month IS
-    'Lines, payments and purchase prices of the revenue journals, per month and office (or broker company, or chain: journals.level).';
+    'Lines, payments and purchase prices of the revenue journals, per month and office (or broker company, or chain: journals.level): one row where there are lines, or where it is not known whether there are.';
 COMMENT ON COLUMN report.revenue_by_month.month IS 'First day of the month that the lines were asked for.';
 COMMENT ON COLUMN report.revenue_by_month.journal_id IS 'The office, broker company or chain.';
 COMMENT ON COLUMN report.revenue_by_month.name IS 'Its name, where it is known.';
