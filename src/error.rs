@@ -37,6 +37,8 @@ pub enum Kind {
     Throttled,
     /// A call that was not made: the platform wants none for longer than one waits (`Retry-After`).
     RetryAfter,
+    /// A call that was not made: the token endpoint gave no token, and did not say that the credentials are why.
+    NoToken,
     /// No connection: DNS, refused, reset, closed in mid-answer.
     Unreachable,
     /// TLS failed: unknown authority, wrong name, expired.
@@ -95,6 +97,7 @@ impl Kind {
     pub(crate) fn is_retryable(self) -> bool {
         match self {
             Kind::Throttled
+            | Kind::NoToken
             | Kind::Unreachable
             | Kind::Timeout
             | Kind::Server
@@ -142,6 +145,7 @@ impl Kind {
             | Kind::Refused
             | Kind::Throttled
             | Kind::RetryAfter
+            | Kind::NoToken
             | Kind::Unreachable
             | Kind::Tls
             | Kind::Timeout
@@ -188,6 +192,10 @@ impl Kind {
             Kind::RetryAfter => Some(
                 "`casemirror status` says until when; `casemirror sync --now` calls all the same. What is committed \
                  stays",
+            ),
+            Kind::NoToken => Some(
+                "no call can be made without a token: what was not asked has not failed, and is asked by the next run. \
+                 If there never was one, source.base_url may point to something else than the API",
             ),
             Kind::BadAnswer => Some(
                 "source.base_url may point to something else than the API (a login page, a proxy)",

@@ -43,6 +43,34 @@ fn wrong_credentials_end_the_run_and_name_the_keys() {
     world.assert_equal();
 }
 
+/// What was not asked has not failed, and what is mirrored of it is as known as before.
+#[test]
+fn a_token_that_cannot_be_had_ends_the_run_and_is_no_failure_of_what_was_not_asked() {
+    let world = World::unthrottled(8);
+    world.retry_at_once();
+    world.sync();
+    for n in 0..8 {
+        touch_activity(&world, n);
+    }
+    // In the midst of the cases a token is refused, and no other is issued.
+    world.sandbox.fault(fault(ACTIVITIES, Some(1), refuse(401)));
+    world.sandbox.fault(Rule { nth: 2, ..fault("/authtoken", None, refuse(503)) });
+    let output = world.run(&["sync"]);
+    assert_says(&output, 1, &["no token from", "/authtoken", "503", "what was not asked"]);
+    let store = world.store();
+    assert_eq!(lines(&store, "SELECT table_name, kind, error FROM sync.failures"), [""; 0]);
+    let published = world.published();
+    let unknown = "SELECT count(*) FROM report.total_cost WHERE len(unknown) > 0";
+    assert_eq!(one::<i64>(&published, unknown), 0);
+    drop((store, published));
+    let status = world.run(&["status"]);
+    assert_eq!(status.status.code(), Some(3), "{}", shown(&status));
+    assert!(shown(&status).contains("no token from"), "{}", shown(&status));
+    world.sandbox.clear_faults();
+    world.sync();
+    world.assert_equal();
+}
+
 #[test]
 fn an_unreachable_host_is_named() {
     let world = World::unthrottled(5);

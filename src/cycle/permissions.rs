@@ -9,6 +9,7 @@ use arrow::array::AsArray;
 use jiff::Timestamp;
 
 use super::Run;
+use super::policy::ends_run;
 use super::polls::CONTACTS_FEED_WHY;
 use super::statuses::set_ok;
 use crate::catalog::{Partial, Resource};
@@ -57,13 +58,15 @@ impl<'r> Permissions<'r> {
     /// Reads what the API user may do. Tables that were forbidden or absent are tried again.
     pub(crate) async fn read(&self) -> Result<()> {
         let run = self.run;
-        let permissions = run.client().permissions().await;
-        if let Err(error) = &permissions {
-            // They are only shown; what is not allowed says so itself.
-            tracing::warn!(reason = error.chain(), "the API user's permissions cannot be read");
-        }
-        let parts =
-            permissions.map_or_else(|_| Vec::new(), |granted| self.partly_granted(&granted));
+        let parts = match run.client().permissions().await {
+            Ok(granted) => self.partly_granted(&granted),
+            Err(error) if ends_run(error.kind()) => return Err(error),
+            Err(error) => {
+                // They are only shown; what is not allowed says so itself.
+                tracing::warn!(reason = error.chain(), "the API user's permissions cannot be read");
+                Vec::new()
+            }
+        };
         let rows = State::new(&run.store.connection()?).statuses().all()?;
         let again: Vec<String> = rows
             .into_iter()

@@ -72,8 +72,9 @@ pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
         | Kind::TooLarge
         | Kind::WrongId
         | Kind::Internal => Verdict::ScopeFailed,
-        // No call is made until then: one that was not made has not failed.
+        // No call is made until the pause is over, or there is a token: one that was not made has not failed.
         Kind::RetryAfter
+        | Kind::NoToken
         | Kind::Credentials
         | Kind::Usage
         | Kind::Config
@@ -157,9 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_troubles_and_refused_credentials_end_a_run() {
+    fn only_our_own_troubles_and_what_keeps_every_call_from_being_made_end_a_run() {
         let ends = |kind| decide(kind, &Evidence::default()) == Verdict::EndRun;
         assert!(ends(Kind::Credentials) && ends(Kind::Store) && ends(Kind::DiskFull));
+        assert!(ends(Kind::RetryAfter) && ends(Kind::NoToken));
         assert!(!ends(Kind::Unauthorized) && !ends(Kind::Unreachable) && !ends(Kind::Server));
     }
 

@@ -24,6 +24,10 @@ impl Unreached {
     /// A call failed. Returns whether so many different endpoints could not be reached that one more has
     /// to be asked.
     pub(crate) fn failed(&mut self, endpoint: &str, kind: Kind) -> bool {
+        // A call that was not made reached nothing.
+        if policy::ends_run(kind) {
+            return false;
+        }
         if !policy::is_unreached(kind) {
             self.reached();
             return false;
@@ -66,7 +70,7 @@ impl Unreached {
 /// everything else would fail as well.
 pub(crate) async fn is_out_of_reach(client: &Client) -> bool {
     let asked = client.permissions().await;
-    asked.is_err_and(|error| policy::is_unreached(error.kind()))
+    asked.is_err_and(|error| policy::is_unreached(error.kind()) || policy::ends_run(error.kind()))
 }
 
 #[cfg(test)]
@@ -92,5 +96,16 @@ mod tests {
         assert!(!unreached.failed("costs", Kind::Unreachable));
         assert!(!unreached.failed("cases", Kind::Server));
         assert!(!unreached.failed("cases", Kind::Unreachable));
+    }
+
+    #[test]
+    fn a_call_that_could_not_be_made_is_no_answer() {
+        for kind in [Kind::NoToken, Kind::RetryAfter, Kind::Credentials] {
+            let mut unreached = Unreached::default();
+            assert!(!unreached.failed("notes", Kind::Unreachable));
+            assert!(!unreached.failed("costs", Kind::Unreachable));
+            assert!(!unreached.failed("cases", kind));
+            assert!(unreached.failed("cases", Kind::Unreachable), "{kind:?}");
+        }
     }
 }

@@ -81,6 +81,11 @@ struct Shared {
     ended: watch::Sender<()>,
 }
 
+/// Whether a call that failed so was not made at all.
+fn was_not_made(kind: Kind) -> bool {
+    matches!(kind, Kind::RetryAfter | Kind::NoToken)
+}
+
 /// What the feeds allow.
 pub(super) fn rule(feed: &config::Feed, limits: &config::Limits) -> Rule {
     Rule { limit: feed.calls, window: feed.per, longest_hold: limits.retry_after }
@@ -141,7 +146,8 @@ impl Client {
     /// took; the cause says what happened. A refusal's cause is a [`Refusal`](super::refusal::Refusal): see
     /// [`super::refusal()`]. [`Kind::Forbidden`] (403) names the missing permissions,
     /// [`Kind::NotFound`] is 404 and 410, [`Kind::NotAllowed`] 405, [`Kind::Throttled`] 429
-    /// and 408 or a Retry-After beyond our patience, [`Kind::Refused`] another 4xx, [`Kind::Server`] 5xx,
+    /// and 408, [`Kind::RetryAfter`] a Retry-After beyond our patience, [`Kind::NoToken`] that no token could be had,
+    /// [`Kind::Refused`] another 4xx, [`Kind::Server`] 5xx,
     /// [`Kind::BadAnswer`] what is another 2xx, has no end, is no JSON, not what was expected, or a
     /// redirect, [`Kind::TooLarge`] what has more bytes or records than `limits` lets through.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer> {
@@ -194,7 +200,10 @@ impl Client {
                         reason = failure.error.chain(),
                         "call failed, trying again"
                     );
-                    before = Some(failure.error);
+                    // Without a token nothing was asked: what an earlier attempt met with is more.
+                    if failure.error.kind() != Kind::NoToken {
+                        before = Some(failure.error);
+                    }
                     tokio::time::sleep(wait).await;
                     attempt += 1;
                 }
@@ -208,7 +217,7 @@ impl Client {
                     );
                     // A call that was made has failed with what came of it, whatever keeps it from being made again.
                     let error = match before {
-                        Some(error) if failure.error.kind() == Kind::RetryAfter => error,
+                        Some(error) if was_not_made(failure.error.kind()) => error,
                         _ => failure.error,
                     };
                     return Err(error.within(text));

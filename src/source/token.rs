@@ -153,9 +153,9 @@ impl Tokens {
     /// A token that is valid as far as is known, and not the one of generation `rejected`.
     ///
     /// # Errors
-    /// [`Kind::Credentials`] when the service does not take the credentials; the kinds of a broken
-    /// transport, of a throttled call and of a bad answer; never a kind that speaks of the resource that
-    /// the caller wants to read.
+    /// [`Kind::Credentials`] when the service does not take the credentials; [`Kind::NoToken`] when it answers with
+    /// anything else than a token; the kinds of a broken transport and of a pause; never a kind that speaks of the
+    /// resource that the caller wants to read.
     pub(super) async fn bearer(
         &self,
         transport: &Transport,
@@ -188,6 +188,7 @@ impl Tokens {
                 Ok(bearer)
             }
             Err(error) => {
+                let error = speaking_of_no_resource(error);
                 state.failed = Some((error.kind(), error.chain()));
                 Err(error)
             }
@@ -288,6 +289,14 @@ fn kind_of_refusal(refusal: &Refusal) -> Kind {
         Kind::Server => Kind::Server,
         Kind::NotFound | Kind::NotAllowed | Kind::BadAnswer => Kind::BadAnswer,
         _ => Kind::Credentials,
+    }
+}
+
+/// What the token endpoint answered is not what the call for a resource met with.
+fn speaking_of_no_resource(error: Error) -> Error {
+    match error.kind() {
+        Kind::Server | Kind::BadAnswer | Kind::Throttled => error.of_kind(Kind::NoToken),
+        _ => error,
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::response::IntoResponse;
 use futures::future::join_all;
 use rstest::rstest;
 
@@ -235,8 +236,65 @@ async fn a_failed_renewal_is_shared_by_those_who_waited_for_it() {
 async fn a_missing_token_endpoint_is_not_a_missing_resource() {
     let service = Service::bare(|_| status(404, "<html>no such page</html>")).await;
     let error = service.client().send(&request()).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert_eq!(error.kind(), Kind::NoToken);
     assert!(error.chain().contains("/authtoken"), "{}", error.chain());
+}
+
+/// Nothing was asked about the case: its call has not failed.
+#[rstest]
+#[case::it_breaks(503, "")]
+#[case::a_page(200, "<html>sign in</html>")]
+#[case::nothing(204, "")]
+#[case::another_method(405, "")]
+#[tokio::test]
+async fn without_a_token_no_call_is_made_and_the_endpoint_is_asked_as_often_as_any_other(
+    #[case] code: u16,
+    #[case] answer: &'static str,
+) {
+    let service = Service::bare(move |_| status(code, answer)).await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::NoToken, "{}", error.chain());
+    assert!(error.chain().contains("no token from"), "{}", error.chain());
+    assert_eq!((service.calls().len(), service.token_calls()), (0, 5));
+}
+
+#[tokio::test]
+async fn a_throttled_token_endpoint_is_no_throttled_call() {
+    let service = Service::bare(|_| {
+        let soon = [("retry-after", "0.001")];
+        (axum::http::StatusCode::TOO_MANY_REQUESTS, soon).into_response()
+    })
+    .await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::NoToken, "{}", error.chain());
+}
+
+/// As [`Service::start`]; from the second token on there is none.
+async fn of_one_token(answer: fn(usize) -> axum::response::Response) -> Service {
+    let (tokens, calls) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    Service::bare(move |call| match call.path.ends_with("/authtoken") {
+        true if tokens.fetch_add(1, Ordering::Relaxed) == 0 => {
+            json(r#"{"access_token": "first", "expires_in": 1200}"#)
+        }
+        true => status(503, ""),
+        false => answer(calls.fetch_add(1, Ordering::Relaxed)),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_call_whose_token_ended_is_not_made_again_without_another() {
+    let service = of_one_token(|_| status(401, "")).await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::NoToken, "{}", error.chain());
+    assert_eq!((service.calls().len(), service.token_calls()), (1, 1 + 5));
+}
+
+#[tokio::test]
+async fn a_call_that_was_made_has_failed_with_what_came_of_it_and_not_for_want_of_a_token() {
+    let service = of_one_token(|before| status(if before == 0 { 500 } else { 401 }, "")).await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Server, "{}", error.chain());
 }
 
 #[tokio::test]
@@ -262,12 +320,10 @@ async fn a_replayed_feed_call_is_two_calls_in_the_ledger() {
 #[case::a_form("access_token=very-s3cret&expires_in=1200")]
 #[case::cut_off(r#"{"access_token": "very-s3cret"#)]
 #[tokio::test]
-async fn an_answer_without_token_is_a_bad_answer_that_shows_nothing_of_it(
-    #[case] answer: &'static str,
-) {
+async fn an_answer_without_token_is_none_and_nothing_of_it_is_shown(#[case] answer: &'static str) {
     let service = Service::bare(move |_| json(answer)).await;
     let error = service.client().send(&request()).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert_eq!(error.kind(), Kind::NoToken);
     assert!(!format!("{error:?}").contains("very-s3cret"), "{error:?}");
 }
 
@@ -287,6 +343,6 @@ async fn an_answer_that_is_no_token_by_its_size_is_not_read_to_its_end() {
     let flood = format!(r#"{{"access_token": "{}"}}"#, "t".repeat(2 << 20));
     let service = Service::bare(move |_| status(200, &flood)).await;
     let error = service.client().send(&request()).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert_eq!(error.kind(), Kind::NoToken);
     assert!(error.chain().contains("larger than 1048576 bytes"), "{}", error.chain());
 }
