@@ -20,6 +20,7 @@ use crate::support::follow::{
     Integrator, UNTHROTTLED, assert_status, brisk, calls, change, hold, idle_calls, lines,
     shown_cases, unthrottled,
 };
+use crate::support::scripted::{fault, garbage};
 use crate::support::{World, one, try_open_read_only};
 
 const CASES: &str = "/api/Integrations/RecentlyModified/Cases";
@@ -200,6 +201,50 @@ fn a_row_that_names_no_case_holds_the_bound_and_nothing_else() {
     world.sandbox.reset_stats();
     world.sync();
     assert_eq!(calls(&world).get(&activities), Some(&1), "the change was lost");
+    world.assert_equal();
+}
+
+/// It is there for as long as the service has it, and the feed is followed meanwhile.
+#[rstest]
+#[case::an_error(r#"{"Message": "An error has occurred."}"#)]
+#[case::a_name_twice(r#"{"CaseId": 1, "CaseId": 1, "ModifiedDate": "2026-04-28T12:00:00Z"}"#)]
+fn a_record_of_the_feed_that_is_none_holds_the_bound_and_nothing_else(#[case] none: &str) {
+    let world = mirrored();
+    let ids = shown_cases(&world);
+    let (lost, found) = (ids[9], ids[11]);
+    touch(&world, lost, "ActivityChangedDate", &ago(0));
+    run_ahead(&world);
+    change(&world, found, Facet::Transaction);
+    let rows = format!("[{none}, {none}, {}]", feed_row(&world, found));
+    world.sandbox.fault(fault(CASES, None, garbage(&rows)));
+    world.sandbox.reset_stats();
+    assert_incomplete(&world, "sync.seen");
+    assert!(!calls_of(&world, found).is_empty(), "the rest of the answer is followed");
+    assert_eq!(calls(&world).get(&format!("GET {CASES}")), Some(&1));
+
+    world.sandbox.clear_faults();
+    world.sandbox.reset_stats();
+    world.sync();
+    let activities = format!("GET /api/Cases/{lost}/Activities");
+    assert_eq!(calls(&world).get(&activities), Some(&1), "the change was lost");
+    world.assert_equal();
+}
+
+/// A window has few calls, for both feeds.
+#[test]
+fn a_feed_of_records_that_are_none_is_no_answer_and_is_asked_twice() {
+    let world = mirrored();
+    let changed = shown_cases(&world)[3];
+    change(&world, changed, Facet::Transaction);
+    run_ahead(&world);
+    let rows = r#"[{"Message": "An error has occurred."}, {"Message": "An error has occurred."}]"#;
+    world.sandbox.fault(fault(CASES, None, garbage(rows)));
+    world.sandbox.reset_stats();
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(calls(&world).get(&format!("GET {CASES}")), Some(&2));
+    assert!(calls_of(&world, changed).is_empty());
+    world.sandbox.clear_faults();
+    world.sync();
     world.assert_equal();
 }
 

@@ -10,7 +10,9 @@ use crate::catalog::{
 };
 use crate::decode::{Param, Params};
 use crate::error::{Error, Kind, Result};
-use crate::source::{self, Expected, Filter, Identity, OrderBy, PagePlan, Paging, Query, Request};
+use crate::source::{
+    self, Expected, Filter, Identity, OrderBy, PagePlan, Paging, Pardons, Query, Request,
+};
 use crate::ticks::Ticks;
 
 /// The longest window of a list by time: few calls, and none that is too much for the source.
@@ -88,7 +90,7 @@ pub(crate) fn expected(
         },
         fields: fields.chain(&resource.leave_out).cloned().collect(),
         asked: asked.collect(),
-        pardons: false,
+        pardons: Pardons::Nothing,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use serde::Deserializer as _;
@@ -10,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::catalog::ChangeDate;
 use crate::scope::{CaseDates, ContactSeen, FeedName, Unreadable, unreadable_date};
+use crate::source::{Expected, Pardons, fault_of_record};
 use crate::text::{JsonText, whole_number};
 use crate::ticks::Ticks;
 
@@ -67,7 +69,7 @@ impl FeedRow {
     }
 }
 
-/// A record that names no case or contact: what it says of whom cannot be known.
+/// A record that names no case or contact, or is none: what it says of whom cannot be known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unidentified {
     pub(crate) when: When,
@@ -90,8 +92,9 @@ impl FeedRows {
     pub(crate) fn read(records: &[&RawValue], name: FeedName, zone: &TimeZone) -> FeedRows {
         let mut page = FeedRows::default();
         let mut after = None;
+        let one = expected(name).of_one();
         for record in records {
-            let modified = match read_record(record.get(), name, zone) {
+            let modified = match read_record(record.get(), name, zone, &one) {
                 Ok(mut row) => {
                     row.when.after = after;
                     page.identities.push(row.identity());
@@ -157,16 +160,34 @@ fn change_dates(name: FeedName) -> &'static [(ChangeDate, &'static str, &'static
     }
 }
 
-/// The fields of a row: one that has none of them is none.
-pub(super) fn fields(name: FeedName) -> impl Iterator<Item = &'static str> {
+/// The fields of a row.
+fn fields(name: FeedName) -> impl Iterator<Item = &'static str> {
     change_dates(name).iter().map(|(_, field, _)| *field).chain([id_field(name)])
 }
 
-fn read_record(text: &str, name: FeedName, zone: &TimeZone) -> Result<FeedRow, Unidentified> {
+/// What an answer of a feed has to be. A record that is none holds its place, as one that names nobody does, and keeps
+/// no other from being taken: the feed would stand still for as long as it is there.
+pub(super) fn expected(name: FeedName) -> Expected {
+    Expected {
+        fields: fields(name).map(str::to_owned).collect(),
+        pardons: Pardons::AllButOne,
+        ..Expected::list()
+    }
+}
+
+fn read_record(
+    text: &str,
+    name: FeedName,
+    zone: &TimeZone,
+    one: &Arc<Expected>,
+) -> Result<FeedRow, Unidentified> {
     let unidentified =
         |modified, error: String| Unidentified { when: When { modified, after: None }, error };
     let fields = Fields::of(text, name)
         .map_err(|_| unidentified(None, "a record that is no object".to_owned()))?;
+    if let Some(fault) = fault_of_record(text.as_bytes(), one) {
+        return Err(unidentified(None, format!("a record that is none: {}", fault.chain())));
+    }
     let raw = |field: &str| fields.get(field).unwrap_or("null");
     let read = |field: &str| read_date(raw(field), zone);
     // A row that moved has a date of that: none is as bad as one that cannot be read.
@@ -288,6 +309,9 @@ mod tests {
     )]
     #[case::nothing(r#"{"CaseId":1.5,"ModifiedDate":7}"#, None)]
     #[case::no_object("[1]", None)]
+    #[case::null("null", None)]
+    #[case::an_error(r#"{"Message":"x"}"#, None)]
+    #[case::a_name_twice(r#"{"CaseId":9,"CaseId":9,"ModifiedDate":"2026-04-28T11:26:42Z"}"#, None)]
     fn a_record_that_names_nobody_is_placed_and_the_others_are_taken(
         #[case] record: &str,
         #[case] modified: Option<&str>,

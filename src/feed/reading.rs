@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Feed;
 use super::clock::Usual;
 use super::memory::{Committed, Memory, PagePlace, Recalled, SeenPage};
-use super::page::{FeedRow, FeedRows, fields, id_field};
+use super::page::{FeedRow, FeedRows, expected, id_field};
 use super::walk::{Ask, Walk};
 use crate::config::FeedStyle;
 use crate::error::{Error, Kind, Result};
@@ -346,11 +346,7 @@ fn path(name: FeedName) -> &'static str {
 
 fn request(name: FeedName, query: Query) -> Result<Request> {
     let request = Request::get(path(name), &[])?.query(query).class(CallClass::Feed(name));
-    Ok(request.expecting(Expected {
-        table: path(name).to_owned(),
-        fields: fields(name).map(str::to_owned).collect(),
-        ..Expected::list()
-    }))
+    Ok(request.expecting(Expected { table: path(name).to_owned(), ..expected(name) }))
 }
 
 /// The rows of an answer. A feed without rows answers `[]`; a 204 moves nothing (contract, section 4), and what says

@@ -28,6 +28,8 @@ use crate::scope::CallStats;
 const JSON: &str = "application/json";
 /// So often a call for one case, or one of anything else, may exceed its time limit before its scope waits for its turn.
 const MOST_TIMEOUTS: u32 = 2;
+/// So often a call to a feed may be answered by what is no answer.
+const MOST_BAD_ANSWERS: u32 = 2;
 
 /// What a client does beside the configuration; tests set others than the program's.
 #[derive(Debug, Clone)]
@@ -189,7 +191,12 @@ impl Client {
                 && request.is_of_one()
                 && failure.error.kind() == Kind::Timeout
                 && attempt >= MOST_TIMEOUTS;
-            let again = failure.again && request.class != CallClass::Change && !takes_too_long;
+            // Each is one of the few calls that a window has for both feeds.
+            let is_no_answer_again = matches!(request.class, CallClass::Feed(_))
+                && failure.error.kind() == Kind::BadAnswer
+                && attempt >= MOST_BAD_ANSWERS;
+            let gives_up = takes_too_long || is_no_answer_again;
+            let again = failure.again && request.class != CallClass::Change && !gives_up;
             let wait = if again { waits.next() } else { None };
             match wait {
                 Some(wait) if Instant::now() + wait < deadline => {

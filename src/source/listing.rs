@@ -13,7 +13,7 @@ use super::odata::{Filter, OrderBy};
 use super::pages::{Ask, Mark, Next, Pager, Sameness, Verdict, Walk};
 use super::refusal::refusal;
 use super::request::{Answer, Request};
-use super::shape::{Expected, Shape, fault};
+use super::shape::{Expected, Pardons, fault_of_record};
 use super::split::{field_of, fingerprint, fingerprint_of_value, records};
 use crate::error::{Kind, Result};
 use crate::progress::Share;
@@ -190,10 +190,10 @@ impl Pages {
     /// Asks for the same page once more, and pardons from here on. Whether it did not yet.
     fn pardon(&mut self) -> bool {
         let expected = self.plan.request.expected.get_or_insert_with(|| Arc::new(Expected::list()));
-        if !self.pardons || expected.pardons {
+        if !self.pardons || expected.pardons != Pardons::Nothing {
             return false;
         }
-        *expected = Arc::new(Expected { pardons: true, ..(**expected).clone() });
+        *expected = Arc::new(Expected { pardons: Pardons::Half, ..(**expected).clone() });
         true
     }
 
@@ -225,11 +225,10 @@ impl Pages {
         let marks: Vec<Mark> = parts.records.iter().map(mark).collect();
         let taken = self.pager.take(&marks, parts.count);
         // Where some are pardoned, each is judged for itself.
-        let expected = self.plan.request.expected.as_ref().filter(|expected| expected.pardons);
-        let single = expected.map(|expected| {
-            let one = Expected { shape: Shape::Record, pardons: false, ..(**expected).clone() };
-            Arc::new(one)
-        });
+        let expected = self.plan.request.expected.as_ref();
+        let single = expected
+            .filter(|expected| expected.pardons != Pardons::Nothing)
+            .map(|expected| expected.of_one());
         let records: Vec<Bytes> = parts
             .records
             .iter()
@@ -264,7 +263,7 @@ impl Pages {
     /// A record of a page that pardons some; in the place of one that is none stands `null`, which is no record to
     /// anybody.
     fn judged(&self, record: Bytes, single: &Arc<Expected>) -> Bytes {
-        match fault(&record, Some(single), 1) {
+        match fault_of_record(&record, single) {
             None => record,
             Some(why) => {
                 let (path, reason) = (&self.plan.request.path, why.chain());

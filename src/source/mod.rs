@@ -69,7 +69,7 @@ pub(crate) use odata::{Filter, OrderBy, Query};
 pub(crate) use pages::Verdict;
 pub(crate) use refusal::refusal;
 pub(crate) use request::{Answer, CallClass, FARTHEST_BEHIND, Method, Request};
-pub(crate) use shape::{Expected, Shape};
+pub(crate) use shape::{Expected, Pardons, Shape, fault_of_record};
 pub(crate) use split::{Split, records};
 pub use stored_ledger::StoredLedger;
 pub(crate) use subscriptions::{Subscription, Subscriptions};

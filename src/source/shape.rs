@@ -41,8 +41,28 @@ pub(crate) struct Expected {
     pub(crate) fields: HashSet<String>,
     /// Ids that the records were asked by, with the fields that repeat them.
     pub(crate) asked: Vec<(String, i64)>,
-    /// Some records that are none do not spoil the others: the decoder tells them.
-    pub(crate) pardons: bool,
+    pub(crate) pardons: Pardons,
+}
+
+/// Which records of a list that are none do not spoil the others: whoever reads the records tells of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pardons {
+    Nothing,
+    /// Half of them at most: where more are none, it is not the list that was asked for.
+    Half,
+    /// All but one.
+    AllButOne,
+}
+
+impl Pardons {
+    /// Whether so many of so many records that are none are too many.
+    fn are_too_many(self, none: u64, of: u64) -> bool {
+        match self {
+            Pardons::Nothing => none > 0,
+            Pardons::Half => none * 2 > of,
+            Pardons::AllButOne => none > 0 && none == of,
+        }
+    }
 }
 
 impl Expected {
@@ -53,9 +73,20 @@ impl Expected {
             shape: Shape::List,
             fields: HashSet::new(),
             asked: Vec::new(),
-            pardons: false,
+            pardons: Pardons::Nothing,
         }
     }
+
+    /// What each record of the list has to be, where those that are none are pardoned.
+    pub(crate) fn of_one(&self) -> Arc<Expected> {
+        let one = Expected { shape: Shape::Record, pardons: Pardons::Nothing, ..self.clone() };
+        Arc::new(one)
+    }
+}
+
+/// What is wrong with one record of a list; see [`Expected::of_one`].
+pub(crate) fn fault_of_record(record: &[u8], one: &Arc<Expected>) -> Option<Error> {
+    fault(record, Some(one), 1)
 }
 
 /// What is wrong with `body`, if anything; no text of the answer is in it but names of fields that
@@ -112,8 +143,9 @@ pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) ->
         }
         Err(_) if found.is_some() => of(&found.unwrap_or_default()),
         Err(cause) => of(&format!("is broken JSON: {}", describe(&cause))),
-        // Where most are none, it is not the list that was asked for.
-        Ok(()) if pardoned.0 * 2 > records => of(&pardoned.1.unwrap_or_default()),
+        Ok(()) if expected.is_some_and(|e| e.pardons.are_too_many(pardoned.0, records)) => {
+            of(&pardoned.1.unwrap_or_default())
+        }
         Ok(()) => {
             let list = expected.is_some_and(|expected| expected.shape == Shape::List);
             if !list || first != Some(&b'{') {
@@ -170,7 +202,7 @@ impl<'de> Scan<'_, 'de> {
 
     /// A record is none; the walk goes on where that is pardoned.
     fn is_none<E: serde::de::Error>(&mut self, what: String) -> Result<(), E> {
-        if !self.expected.is_some_and(|expected| expected.pardons) {
+        if self.expected.is_none_or(|expected| expected.pardons == Pardons::Nothing) {
             return Err(self.wrong(what));
         }
         self.pardoned.0 += 1;

@@ -7,7 +7,7 @@ fn of(shape: Shape) -> Arc<Expected> {
         shape,
         fields: ["Id", "CaseId", "Name", "Floor"].map(str::to_owned).into(),
         asked: vec![("CaseId".to_owned(), 17)],
-        pardons: false,
+        pardons: Pardons::Nothing,
     })
 }
 
