@@ -16,6 +16,7 @@ use super::request::Method;
 use super::retry_after::asked_wait;
 use super::transport::{Outgoing, Transport};
 use super::validate::faulty_json;
+use super::verdict::{Failure, redirected};
 use crate::error::{Error, Kind, Result};
 use crate::text::without_bom;
 
@@ -73,7 +74,13 @@ struct State {
     /// How many tokens have been received.
     generation: u64,
     /// How the last renewal failed: those who waited for it share its fate.
-    failed: Option<(Kind, String)>,
+    failed: Option<Failed>,
+}
+
+struct Failed {
+    kind: Kind,
+    text: String,
+    again: bool,
 }
 
 struct Current {
@@ -161,7 +168,7 @@ impl Tokens {
         transport: &Transport,
         rejected: Option<u64>,
         deadline: Instant,
-    ) -> Result<Bearer> {
+    ) -> Result<Bearer, Failure> {
         let renewals_before = self.renewals.load(Ordering::Acquire);
         let mut state = self.state.lock().await;
         if let Some(bearer) = state.usable(rejected).filter(|bearer| self.is_good(bearer)) {
@@ -169,8 +176,9 @@ impl Tokens {
         }
         // Somebody else's renewal ended while we waited for it, and it failed.
         let waited = self.renewals.load(Ordering::Acquire) != renewals_before;
-        if let (true, Some((kind, text))) = (waited, &state.failed) {
-            return Err(Error::new(*kind, text.clone()));
+        if let (true, Some(failed)) = (waited, &state.failed) {
+            let error = Error::new(failed.kind, failed.text.clone());
+            return Err(Failure { error, again: failed.again });
         }
         // The last known token was refused: so may be whatever is derived from its session.
         let last = state.generation;
@@ -187,10 +195,12 @@ impl Tokens {
                 state.failed = None;
                 Ok(bearer)
             }
-            Err(error) => {
-                let error = speaking_of_no_resource(error);
-                state.failed = Some((error.kind(), error.chain()));
-                Err(error)
+            Err(failure) => {
+                let failure = failure.map(speaking_of_no_resource);
+                let Failure { error, again } = &failure;
+                let (kind, text) = (error.kind(), error.chain());
+                state.failed = Some(Failed { kind, text, again: *again });
+                Err(failure)
             }
         }
     }
@@ -200,7 +210,7 @@ impl Tokens {
         transport: &Transport,
         state: &mut State,
         deadline: Instant,
-    ) -> Result<Bearer> {
+    ) -> Result<Bearer, Failure> {
         if let Some(refresh) = state.refresh.take().filter(|known| known.until > Instant::now()) {
             let form = [
                 ("grant_type", "refresh_token"),
@@ -211,15 +221,19 @@ impl Tokens {
                 Ok((answer, asked)) => {
                     // The answer has no refresh token of its own: the known one stays good.
                     state.refresh = Some(refresh);
-                    return state.take_in(answer, asked);
+                    return Ok(state.take_in(answer, asked)?);
                 }
                 // `invalid_grant`, or whatever the service says of an expired one or of such a grant at all.
-                Err(error) if matches!(error.kind(), Kind::Credentials | Kind::BadAnswer) => {
+                // A redirect is no word on it.
+                Err(Failure { error, again })
+                    if error.kind() == Kind::Credentials
+                        || error.kind() == Kind::BadAnswer && again =>
+                {
                     tracing::debug!(reason = error.chain(), "refresh token not taken");
                 }
                 // Whatever it is that fails, the credentials are tried next: nothing else could tell that the
                 // refresh token is what the service cannot do with.
-                Err(error) => return Err(error),
+                Err(failure) => return Err(failure),
             }
         }
         let form = [
@@ -228,7 +242,7 @@ impl Tokens {
             ("client_secret", self.client_secret()),
         ];
         let (answer, asked) = self.ask(transport, &form, deadline).await?;
-        state.take_in(answer, asked)
+        Ok(state.take_in(answer, asked)?)
     }
 
     /// One call to the token endpoint; also when it was sent.
@@ -237,7 +251,7 @@ impl Tokens {
         transport: &Transport,
         form: &[(&str, &str)],
         deadline: Instant,
-    ) -> Result<(TokenAnswer, Instant)> {
+    ) -> Result<(TokenAnswer, Instant), Failure> {
         transport.limits.acquire(deadline).await?;
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
         let outgoing = Outgoing {
@@ -263,11 +277,15 @@ impl Tokens {
         // The last of the form is the secret or the refresh token.
         let secrets: Vec<&str> =
             form.iter().skip(2).map(|(_, secret)| *secret).chain([self.client_secret()]).collect();
+        if (300..400).contains(&incoming.status) {
+            transport.counts.refused(&self.endpoint);
+            return Err(redirected(&incoming, &secrets).map(within));
+        }
         if !(200..300).contains(&incoming.status) {
             transport.counts.refused(&self.endpoint);
             let refusal = Refusal::read(incoming.status, &incoming.body, &secrets);
             let kind = kind_of_refusal(&refusal);
-            return Err(within(Error::caused(kind, "the service refused it", refusal)));
+            return Err(within(Error::caused(kind, "the service refused it", refusal)).into());
         }
         let body = without_bom(incoming.body);
         match serde_json::from_slice::<TokenAnswer>(&body) {
@@ -276,7 +294,7 @@ impl Tokens {
             _ => {
                 let text = faulty_json(&body)
                     .unwrap_or_else(|| "the answer holds no access_token".to_owned());
-                Err(within(Error::new(Kind::BadAnswer, text)))
+                Err(within(Error::new(Kind::BadAnswer, text)).into())
             }
         }
     }

@@ -24,6 +24,11 @@ impl Failure {
     pub(super) fn last(error: Error) -> Self {
         Failure { error, again: false }
     }
+
+    /// The same failure with another error for it.
+    pub(super) fn map(self, error: impl FnOnce(Error) -> Error) -> Self {
+        Failure { error: error(self.error), again: self.again }
+    }
 }
 
 impl From<Error> for Failure {
@@ -36,6 +41,17 @@ impl From<Error> for Failure {
 pub(super) enum Outcome {
     Answered(Incoming),
     TokenRefused(u64, Refusal),
+}
+
+/// A call that was answered by a redirect, which it would be again.
+pub(super) fn redirected(incoming: &Incoming, secrets: &[&str]) -> Failure {
+    let text = format!(
+        "the service redirects to {}; casemirror follows no redirects: put the address that answers into \
+         source.base_url",
+        redirect_target(&incoming.headers, secrets)
+    );
+    let refusal = Refusal { status: incoming.status, ..Refusal::read(0, b"", &[]) };
+    Failure::last(Error::caused(Kind::BadAnswer, text, refusal))
 }
 
 /// Whether what came in is an answer. Neither the token nor `client_secret` is shown in what is told of it; an answer has
@@ -81,15 +97,7 @@ pub(super) fn judge(
             let refusal = Refusal::read(401, &incoming.body, &secrets);
             Ok(Outcome::TokenRefused(bearer.generation, refusal))
         }
-        300..=399 => {
-            let text = format!(
-                "the service redirects to {}; casemirror follows no redirects: put the address \
-                 that answers into source.base_url",
-                redirect_target(&incoming.headers, &secrets)
-            );
-            let refusal = Refusal { status: incoming.status, ..Refusal::read(0, b"", &[]) };
-            Err(Failure::last(Error::caused(Kind::BadAnswer, text, refusal)))
-        }
+        300..=399 => Err(redirected(&incoming, &secrets)),
         status => {
             let refusal = Refusal::read(status, &incoming.body, &secrets);
             let kind = refusal.kind();

@@ -269,6 +269,22 @@ async fn a_throttled_token_endpoint_is_no_throttled_call() {
     assert_eq!(error.kind(), Kind::NoToken, "{}", error.chain());
 }
 
+/// The secret goes to nobody more often than it has to.
+#[tokio::test]
+async fn a_redirect_of_the_token_endpoint_is_named_and_the_secret_not_sent_again() {
+    let service = Service::bare(|_| {
+        let location = format!("https://login.example:8443/?secret={SECRET}");
+        (axum::http::StatusCode::FOUND, [("location", location)]).into_response()
+    })
+    .await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    let chain = error.chain();
+    assert_eq!(error.kind(), Kind::NoToken, "{chain}");
+    assert!(chain.contains("redirects to https://login.example:8443;"), "{chain}");
+    assert!(chain.contains("source.base_url") && !chain.contains(SECRET), "{chain}");
+    assert_eq!((service.calls().len(), service.token_calls()), (0, 1));
+}
+
 /// As [`Service::start`]; from the second token on there is none.
 async fn of_one_token(answer: fn(usize) -> axum::response::Response) -> Service {
     let (tokens, calls) = (AtomicUsize::new(0), AtomicUsize::new(0));
