@@ -4,6 +4,7 @@
 //! and hands back a [`Load`]. What an error means for the scope is decided by the cycle.
 
 mod call;
+mod lists;
 mod search;
 
 use std::collections::{BTreeSet, HashMap};
@@ -22,13 +23,10 @@ use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::scope::{AnswerDigest, Version};
 use crate::source::split::field_of;
-use crate::source::{Answer, Client, Expected, PagePlan, Pages, Verdict};
+use crate::source::{Answer, Client, Expected};
 use crate::text::{trim_json, whole_number};
 pub(crate) use call::read_of;
-use call::{
-    FARTHEST_AHEAD, HALF_A_DAY, fallback_plan, naming_plan, page_plan, request, window_plan,
-    windows,
-};
+use call::{FARTHEST_AHEAD, HALF_A_DAY, fallback_plan, naming_plan, request, window_plan, windows};
 pub(crate) use search::Found;
 
 /// Answers smaller than this are hashed and decoded where they arrive: a thread costs more than they do.
@@ -316,8 +314,7 @@ impl Extractor {
                 }
             }
             Shape::List => {
-                let listed =
-                    self.list(resource, page_plan(resource, read, request), params, parts).await;
+                let listed = self.list_with_all(resource, read, request, params, parts).await;
                 let absent = |e: &Error| e.kind().is_no_such_call();
                 match (listed, &read.fallback) {
                     (Err(error), Some(fallback)) if absent(&error) => {
@@ -333,33 +330,6 @@ impl Extractor {
             }
         }
         Ok(())
-    }
-
-    /// All pages of a list. Returns the service's `Date` of the last one.
-    async fn list(
-        &self,
-        resource: &Resource,
-        mut plan: PagePlan,
-        params: &Params,
-        parts: &mut Parts,
-    ) -> Result<Option<Timestamp>> {
-        plan.request = plan.request.expecting(self.expected(resource, Shape::List, params));
-        let mut pages = Pages::new(&self.client, plan);
-        let params = Arc::new(params.clone());
-        let mut date = None;
-        while let Some(page) = pages.next().await? {
-            parts.records.extend(page.records.into_iter().map(|r| (r, Arc::clone(&params))));
-            date = page.answer.server_date;
-        }
-        if let Some(sent_at) = pages.sent_at() {
-            parts.sent_at.get_or_insert(sent_at);
-        }
-        parts.dated_at = parts.dated_at.max(date);
-        if let Some(Verdict::Incomplete(why)) = pages.verdict() {
-            tracing::warn!(table = resource.table, ?params, why, "an answer is incomplete");
-            parts.complete = false;
-        }
-        Ok(date)
     }
 
     /// A whole list made of records that come from another table; `sent_at` is when it was read.

@@ -52,6 +52,8 @@ pub(super) struct ReadFile {
     pub(super) path: String,
     #[serde(default)]
     pub(super) query: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) optional_query: BTreeMap<String, String>,
     pub(super) answer: AnswerName,
     #[serde(default)]
     pub(super) paging: PagingName,

@@ -105,6 +105,8 @@ pub struct Read {
     pub path: String,
     /// Fixed query parameters.
     pub(crate) query: Vec<(String, String)>,
+    /// Those beside them of a list that a service may refuse to know: then it is asked without them.
+    pub(crate) optional_query: Vec<(String, String)>,
     pub answer: Answer,
     pub paging: Paging,
     /// The JSON field to order by, where paging is OData.

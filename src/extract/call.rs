@@ -47,6 +47,18 @@ fn values<'t>(texts: &'t [(&str, String)]) -> Vec<(&'t str, &'t str)> {
     texts.iter().map(|(name, value)| (*name, value.as_str())).collect()
 }
 
+/// A list's call with what the service may refuse to know, where there is such a thing.
+pub(super) fn request_with_all(read: &Read, params: &Params) -> Result<Option<Request>> {
+    if read.optional_query.is_empty() {
+        return Ok(None);
+    }
+    let mut request = request(read, params)?;
+    for (name, value) in &read.optional_query {
+        request.query = request.query.with(name, value);
+    }
+    Ok(Some(request))
+}
+
 /// The call of a list's second address.
 pub(super) fn fallback_plan(
     resource: &Resource,

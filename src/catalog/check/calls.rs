@@ -25,6 +25,9 @@ fn addresses(resource: &Resource) -> Vec<Address<'_>> {
             query: &read.query,
         });
         all.extend(read.by_id.as_deref().map(|path| get("read.by_id", path, &[])));
+        if !read.optional_query.is_empty() {
+            all.push(get("read.optional_query", &read.path, &read.optional_query));
+        }
         let fallback = read.fallback.as_ref();
         all.extend(fallback.map(|f| get("read.fallback.path", &f.path, &f.query)));
     }

@@ -154,6 +154,7 @@ impl ReadFile {
             },
             path: self.path,
             query: self.query.into_iter().collect(),
+            optional_query: self.optional_query.into_iter().collect(),
             answer: match self.answer {
                 AnswerName::List => Answer::List,
                 AnswerName::Record => Answer::Record,

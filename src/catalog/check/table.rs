@@ -296,6 +296,11 @@ fn answers(resource: &Resource, read: &Read, faults: &mut Vec<String>) {
     if read.fallback.is_some() && !list {
         faults.push("read.fallback goes with answer = \"list\" only".to_owned());
     }
+    if !read.optional_query.is_empty() && (!list || read.windows.is_some()) {
+        let text =
+            "read.optional_query goes with answer = \"list\" only, and not with [read.windows]";
+        faults.push(text.to_owned());
+    }
     match (&resource.group, read.answer) {
         (Group::Ids, Answer::Record | Answer::Scalar) => {
             faults.push("read.answer: a search answers with a \"list\"".to_owned());
@@ -331,7 +336,7 @@ fn answers(resource: &Resource, read: &Read, faults: &mut Vec<String>) {
         }
     }
     let fallback = read.fallback.iter().flat_map(|f| &f.query);
-    for (name, _) in read.query.iter().chain(fallback) {
+    for (name, _) in read.query.iter().chain(&read.optional_query).chain(fallback) {
         if PAGED_BY.contains(&name.to_lowercase().as_str()) {
             faults.push(format!("read.query: {name} is set by paging, and not by the file"));
         }

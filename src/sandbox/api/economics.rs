@@ -81,40 +81,30 @@ pub(crate) async fn entry_definitions(
     shared.list(rows, twist, raw)
 }
 
-const INCLUDE_DELETED: &str = "includeDeleted";
-
-/// The query of either address of the extended definitions, and what it says of deleted ones: the parameter was seen at
-/// the second address (field notes, "Other calls seen"), and a caller may try it at the first.
-fn definitions_query(raw: Option<&str>) -> Result<(Query, Option<bool>), Refusal> {
-    let query = Query::parse(raw, &[INCLUDE_DELETED])?;
-    let said =
-        query.other(INCLUDE_DELETED).map(|text| boolean(INCLUDE_DELETED, text)).transpose()?;
-    Ok((query, said))
-}
-
-/// `GET /api/Integrations/Bookkeeping/ExtendedEntryDefinitions`: deleted ones say so.
+/// `GET /api/Integrations/Bookkeeping/ExtendedEntryDefinitions`: OData and nothing else (4.8); deleted ones say so.
 pub(crate) async fn extended_definitions(
     State(shared): Shares,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
 ) -> Answer {
     shared.need(&["BookkeepingIntegrators - Read"])?;
-    let (query, _) = definitions_query(raw.as_deref())?;
     let rows = shared.world().definitions.iter().map(records::extended_definition).collect();
-    shared.list_as(rows, twist, &query)
+    shared.list(rows, twist, raw)
 }
 
-/// `GET /api/Economics/ExtendedEntryDefinitions?includeDeleted=`: the other address.
+/// `GET /api/Economics/ExtendedEntryDefinitions?includeDeleted=`: the other address (field notes, "Other calls seen").
 pub(crate) async fn extended_definitions_elsewhere(
     State(shared): Shares,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
 ) -> Answer {
     shared.need(&["BookkeepingIntegrators - Read"])?;
-    let (query, deleted_too) = definitions_query(raw.as_deref())?;
+    const INCLUDE_DELETED: &str = "includeDeleted";
+    let query = Query::parse(raw.as_deref(), &[INCLUDE_DELETED])?;
+    let deleted_too = query.other(INCLUDE_DELETED).map(|text| boolean(INCLUDE_DELETED, text));
+    let deleted_too = deleted_too.transpose()? == Some(true);
     let rows: Vec<Record> = {
         let world = shared.world();
-        let deleted_too = deleted_too == Some(true);
         let listed = world.definitions.iter().filter(|one| deleted_too || !one.deleted);
         listed.map(records::extended_definition).collect()
     };

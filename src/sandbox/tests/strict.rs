@@ -42,7 +42,11 @@ async fn no_resource_takes_parameters_that_it_does_not_know() {
         ("/api/Cases/{id}/Publications", "returnOnlyExisting=true", "returnonlyexisting=true"),
         ("/api/Cases/{id}/Publications", "returnOnlyExisting=true", "returnOnlyExisting=yes"),
         ("/api/Notes/Case/{id}", "", "$top=5&$top=5"),
-        ("/api/Integrations/Bookkeeping/ExtendedEntryDefinitions", "$top=5", "bogus=1"),
+        (
+            "/api/Integrations/Bookkeeping/ExtendedEntryDefinitions",
+            "$top=5",
+            "$top=5&includeDeleted=true",
+        ),
         ("/api/Notes/Case/{id}", "", "bogus=1"),
         ("/api/Employees", "$top=5", "$top=5&bogus=1"),
         ("/api/FileTags", "", "bogus=1"),
