@@ -10,6 +10,7 @@ use rstest::rstest;
 use crate::support::journals::{
     FEED, OFFICE, edit, mirrored, month, options, read_again, restatements, rows,
 };
+use crate::support::scripted::fault;
 use crate::support::{World, differences_of, one, shown};
 
 /// The journals' tables, with annotations and sums.
@@ -442,6 +443,12 @@ fn coverage_says_of_journals_that_were_never_readable_why_they_are_not_there() {
     world.journals_since(&format!("{}-01", month(1)));
     let permission = || "OfficeAdministration - Read".to_owned();
     world.sandbox.control(Control::Withdraw { permission: permission() });
+    // Of these no permission is documented; the refusal names one.
+    for path in ["/api/Offices/*/RevenueJournals*", "/api/Offices/*/SettlementJournals"] {
+        let body = serde_json::json!({ "MissingPermissions": [permission()] }).to_string();
+        let refuse = Fault::Refuse { status: 403, headers: [].into(), body };
+        world.sandbox.fault(fault(path, None, refuse));
+    }
     world.configure(&format!("{FEED}[resources]\ndisable = [\"depot_journals\"]\n"));
     world.sync();
     let offices = one::<i64>(&world.store(), "SELECT count(*) FROM offices");
@@ -459,6 +466,7 @@ fn coverage_says_of_journals_that_were_never_readable_why_they_are_not_there() {
 
     // Allowed and enabled they are read at once: what should be there is known.
     world.sandbox.control(Control::Grant { permission: permission() });
+    world.sandbox.clear_faults();
     world.configure(&format!("{FEED}[schedule]\nreference = \"* * * * * *\"\n"));
     world.sync();
     let read = ["complete", "open"].map(|s| format!("offices | {s} | {} | 5 | true", 5 * offices));

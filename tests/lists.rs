@@ -94,14 +94,14 @@ fn a_table_that_depends_on_one_that_is_not_read_says_so_and_recovers_with_it() {
             "disabled: which cases are asked says dynamic_sale_text_use, which is disabled",
         ),
         (
-            "revenue_journal_annotations",
-            "forbidden: its rows come with revenue_journals, which is forbidden",
+            "case_journal_annotations",
+            "forbidden: its rows come with case_journals, which is forbidden",
         ),
     ] {
         let told = told(&world, table);
         assert!(told.starts_with(why), "{table}: {told}");
     }
-    assert!(told(&world, "revenue_journal_annotations").contains("OfficeAdministration - Read"));
+    assert!(told(&world, "case_journal_annotations").contains("OfficeAdministration - Read"));
     let derived = "SELECT count(*) FROM sync.resources WHERE status <> 'ok' AND since IS NULL";
     assert_eq!(one::<i64>(&world.store(), derived), 0);
     let since = "SELECT string_agg(since::VARCHAR, ',' ORDER BY table_name) FROM sync.resources";

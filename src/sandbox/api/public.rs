@@ -45,7 +45,7 @@ pub(crate) async fn showings(
 
 /// The documented body; what the sandbox has no use for is read and left.
 #[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
 struct Stakeholder {
     first_name: String,
     sur_name: String,
@@ -61,6 +61,18 @@ struct Stakeholder {
     number_of_participants: Option<i64>,
     #[serde(default)]
     showing_activity_guid: Option<String>,
+    #[serde(default, rename = "ProcessingBasisCategory")]
+    _category: Option<String>,
+    #[serde(default, rename = "ProcessingBasisSystemType")]
+    _system_type: Option<String>,
+    #[serde(default, rename = "NotificationLanguage")]
+    _language: Option<String>,
+    #[serde(default, rename = "Comments")]
+    _comments: Option<String>,
+    #[serde(default, rename = "ContactMethodType")]
+    _contact_method: Option<String>,
+    #[serde(default, rename = "PrivateShowing")]
+    _private_showing: Option<bool>,
 }
 
 /// `POST /api/Public/Cases/{guid}/Stakeholders`.

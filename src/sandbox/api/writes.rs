@@ -149,8 +149,8 @@ struct CostChange<'a> {
     is_optional: Option<bool>,
     #[serde(default)]
     is_hidden: Option<bool>,
-    #[serde(default, rename = "VAT")]
-    vat: Option<i64>,
+    #[serde(default, borrow, rename = "VAT")]
+    vat: Option<&'a RawValue>,
 }
 
 impl CostChange<'_> {
@@ -165,7 +165,9 @@ impl CostChange<'_> {
         cost.selected = self.selected.unwrap_or(cost.selected);
         cost.optional = self.is_optional.or(cost.optional);
         cost.hidden = self.is_hidden.or(cost.hidden);
-        cost.vat = self.vat.or(cost.vat);
+        if let Some(raw) = self.vat {
+            cost.vat = Some(amount(raw)?);
+        }
         Ok(())
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn cost(case: &Case, cost: &Cost) -> Record {
         .put("StandardCostPostStatusType", t.chance(25, 40).then_some("Post"))
         .put("SettlementStatementGroup", "General")
         // Percent here, a fraction in entries: so it is observed.
-        .put("VAT", cost.vat.map(|percent| Value::Decimal(percent * 1_000_000)));
+        .put("VAT", cost.vat.map(|hundredths| Value::Decimal(hundredths * 10_000)));
     record
 }
 

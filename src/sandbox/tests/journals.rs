@@ -319,6 +319,9 @@ async fn journals_need_their_permission_a_period_and_somebody_who_has_them() {
     let (status, body) = caller.ask(Method::GET, path).await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert_eq!(body["MissingPermissions"], json!([permission]));
+    for journal in ["RevenueJournals", "SettlementJournals"] {
+        caller.get(&path.replace("DepotJournals", journal)).await;
+    }
 }
 
 #[tokio::test]

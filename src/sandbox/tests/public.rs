@@ -58,7 +58,8 @@ async fn a_stakeholder_is_a_new_contact_with_a_role_and_what_it_consented_to() {
     let made = body(
         post(json!({"FirstName": "Ñandú", "SurName": "Ødegård", "Telephone": "40000000",
             "CheckedProcessingBases": [basis["Guid"]], "ShowingActivityGuid": shown["guid"],
-            "NumberOfParticipants": 2, "ContactMethodType": "Showing"}))
+            "NumberOfParticipants": 2, "ContactMethodType": "Showing", "Comments": "-",
+            "NotificationLanguage": "Norwegian", "PrivateShowing": false}))
         .await,
     )
     .await;
@@ -81,6 +82,7 @@ async fn a_stakeholder_is_a_new_contact_with_a_role_and_what_it_consented_to() {
     for order in [
         json!({"FirstName": "A", "SurName": "B"}),
         json!({"FirstName": " ", "SurName": "B", "Email": "a@example.no"}),
+        json!({"FirstName": "A", "SurName": "B", "Email": "a@example.no", "Surname": "C"}),
         json!({"FirstName": "A", "SurName": "B", "Email": "a@example.no",
             "CheckedProcessingBases": ["00000000-0000-4000-8000-000000000000"]}),
     ] {

@@ -134,7 +134,7 @@ pub(crate) fn add_cost(case: &mut Case, seller: bool, dice: &mut Dice) -> i64 {
         hidden: dice.chance(50).then(|| dice.chance(10)),
         editable: dice.chance(60),
         standard: dice.chance(70),
-        vat: dice.chance(80).then(|| if dice.chance(60) { 25 } else { 0 }),
+        vat: dice.chance(80).then(|| if dice.chance(60) { 2_500 } else { 0 }),
     };
     case.costs_mut(seller).push(cost);
     id

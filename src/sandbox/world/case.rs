@@ -289,6 +289,7 @@ pub(crate) struct Cost {
     pub(crate) hidden: Option<bool>,
     pub(crate) editable: bool,
     pub(crate) standard: bool,
+    /// In hundredths.
     pub(crate) vat: Option<i64>,
 }
 
