@@ -55,11 +55,21 @@ pub(crate) trait BootClock: Send + Sync + fmt::Debug {
         boot_id == self.boot_id()
     }
 
-    /// Whether that boot is over: nothing of it runs any more. Of two boots one of which has no name of its own that is
-    /// not known.
-    fn is_over(&self, boot_id: &str) -> bool {
-        boot_id != self.boot_id()
+    /// What has become of the boot of that name.
+    fn fate(&self, boot_id: &str) -> Fate {
+        if boot_id == self.boot_id() { Fate::MayLive } else { Fate::Over }
     }
+}
+
+/// What has become of a boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It was over before this one began.
+    Over,
+    /// Nothing of it runs any more, but may have run beside this process.
+    Ended,
+    /// Something of it may run, and goes by that clock.
+    MayLive,
 }
 
 /// Begins the name of a boot that has none: that of a process of it follows.
@@ -148,9 +158,15 @@ impl BootClock for SystemBootClock {
             })
     }
 
-    fn is_over(&self, boot_id: &str) -> bool {
-        let has_name = |boot: &str| !boot.starts_with(OF_PROCESS);
-        boot_id != self.boot_id && has_name(boot_id) && has_name(&self.boot_id)
+    fn fate(&self, boot_id: &str) -> Fate {
+        if let Some(process) = boot_id.strip_prefix(OF_PROCESS) {
+            let has_ended = process::has_ended(process) == Some(true);
+            return if has_ended { Fate::Ended } else { Fate::MayLive };
+        }
+        // Time namespaces of one boot have clocks of their own, and live side by side.
+        let kernels = |boot: &str| boot.split('/').next().unwrap_or_default().to_owned();
+        let is_ours = kernels(boot_id) == kernels(&self.boot_id);
+        if is_ours || self.boot_id.starts_with(OF_PROCESS) { Fate::MayLive } else { Fate::Over }
     }
 }
 
@@ -202,9 +218,17 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!ours.is_this_boot(&theirs) && !named.is_this_boot(&theirs));
-        // What has no name may be of this boot all the same.
-        assert!(!ours.is_over(&theirs) && !named.is_over(&theirs) && !ours.is_over("earlier"));
-        assert!(named.is_over("earlier") && !named.is_over(named.boot_id()));
+        // It may have been of this boot, and whoever has no name does not know of any other.
+        assert_eq!([ours.fate(&theirs), named.fate(&theirs)], [Fate::Ended; 2]);
+        assert_eq!(ours.fate("earlier"), Fate::MayLive);
+    }
+
+    #[test]
+    fn of_one_kernel_no_time_namespace_is_over_for_another() {
+        let named = |name: &str| SystemBootClock::named(name.to_owned());
+        assert_eq!(named("one/1").fate("one/2"), Fate::MayLive);
+        assert_eq!(named("one/1").fate("one"), Fate::MayLive);
+        assert_eq!(named("one/1").fate("two/1"), Fate::Over);
     }
 
     #[test]

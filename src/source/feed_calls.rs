@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::boot::{BootClock, BootTime};
+use super::boot::{BootClock, BootTime, Fate};
 use crate::error::Result;
 use crate::scope::FeedName;
 
@@ -230,16 +230,23 @@ impl Rule {
 /// Gives ends to the calls that nobody else ends; returns what became known by that.
 ///
 /// A call without an end whose caller is gone ends `now`, and `grace` later nothing of it arrives; a caller that lives
-/// ends it itself. A call of another boot has no age: it
-/// counts as ended now, or, where that boot is over and a later call of this one is known, when that one was sent,
-/// because the process that made the earlier one was gone by then.
+/// ends it itself. A call that ended by another boot's clock has no age by ours:
+/// - Where that boot is over, it counts as ended now, or, where a later call of this one is known, when that one was
+///   sent, because the process that made the earlier one was gone by then.
+/// - Where nothing of that boot runs any more, it counts as ended now.
+/// - Where something of it may run, it counts as ended when it was `met` first as it is: whatever end stands in the
+///   ledger was there before. That is known to this process alone, and no change: written, it would be another boot's
+///   end to the process whose clock it was told by, which would write it anew, and so on, and no call would ever age.
+///
+/// A call that was given up may have an end that is still to come, `grace` after it was written at most.
 pub(crate) fn adopt(
     calls: &mut [FeedCall],
     now: BootTime,
     grace: Duration,
     boot_id: &str,
     is_gone: impl Fn(&FeedCall) -> bool,
-    is_over: impl Fn(&str) -> bool,
+    fate: impl Fn(&str) -> Fate,
+    met: impl Fn(&FeedCall) -> BootTime,
 ) -> Vec<Change> {
     calls.sort_unstable_by_key(|call| call.id);
     let late = now.later_by(grace);
@@ -253,8 +260,20 @@ pub(crate) fn adopt(
                 continue;
             }
             Some(end) => {
-                let time = if is_over(&end.boot_id) { gone_by } else { now };
-                Ended { boot_id: boot_id.to_owned(), time, ..end.clone() }
+                let fate = fate(&end.boot_id);
+                let to_come = if end.status.is_none() { grace } else { Duration::ZERO };
+                let time = match fate {
+                    Fate::Over => gone_by,
+                    Fate::Ended => now.later_by(to_come),
+                    Fate::MayLive => met(call).later_by(to_come),
+                };
+                let end = Ended { boot_id: boot_id.to_owned(), time, ..end.clone() };
+                if fate == Fate::MayLive {
+                    call.boot_id.clone_from(&end.boot_id);
+                    call.end = Some(end);
+                    continue;
+                }
+                end
             }
             None => {
                 if call.boot_id == boot_id {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::boot::BootClock;
-use super::feed_calls::{Decision, Ended, FeedCall, LedgerStore, Rule};
+use super::boot::{BootClock, BootTime};
+use super::feed_calls::{Decision, Ended, FeedCall, LedgerStore, Mark, Rule};
 use super::limits::Pace;
 use super::process;
 use crate::error::{Error, Kind, Result};
@@ -50,6 +50,8 @@ struct Shared {
 /// The calls as they were last seen in the ledger, and the rule over them.
 struct Known {
     calls: Mutex<Vec<FeedCall>>,
+    /// When calls that are told by another boot's clock were met first as they are.
+    met: Mutex<BTreeMap<Mark, Met>>,
     /// Ends of own calls, by their numbers, that are not written yet.
     unwritten: Mutex<BTreeMap<u64, Ended>>,
     rule: Rule,
@@ -63,6 +65,12 @@ struct Known {
     process: String,
     /// Tells this open ledger from all others.
     ledger: u64,
+}
+
+/// A call as it stands in the ledger, and since when that is known here.
+struct Met {
+    end: Option<Ended>,
+    at: BootTime,
 }
 
 impl Ledger {
@@ -83,6 +91,7 @@ impl Ledger {
         let newest = usize::try_from(rule.limit).unwrap_or(usize::MAX).saturating_mul(2);
         let known = Arc::new(Known {
             calls: Mutex::new(store.remembered(newest)?),
+            met: Mutex::default(),
             unwritten: Mutex::default(),
             rule: Rule { window: per + per / CLOCKS_DIFFER_BY, ..rule },
             patience,
@@ -171,6 +180,26 @@ impl Known {
 
     fn decide(&self) -> Decision {
         self.rule.decide(&self.calls(), self.clock.now(), self.clock.boot_id())
+    }
+
+    /// Notes which calls of another boot's clock stand in the ledger, and how.
+    fn meet(&self, calls: &[FeedCall], now: BootTime) {
+        let boot_of = |call: &FeedCall| match &call.end {
+            Some(end) => end.boot_id.clone(),
+            None => call.boot_id.clone(),
+        };
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *met);
+        for call in calls.iter().filter(|call| boot_of(call) != self.clock.boot_id()) {
+            let known = before.remove(&call.mark()).filter(|known| known.end == call.end);
+            met.insert(call.mark(), known.unwrap_or(Met { end: call.end.clone(), at: now }));
+        }
+    }
+
+    /// When a call was met first as it is; `now` where it was not.
+    fn met(&self, call: &FeedCall, now: BootTime) -> BootTime {
+        let met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        met.get(&call.mark()).map_or(now, |met| met.at)
     }
 
     fn is_own(&self, call: &FeedCall) -> bool {

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::Known;
 use crate::error::{Error, Kind, Result};
 use crate::scope::FeedName;
-use crate::source::boot::BootTime;
+use crate::source::boot::{BootTime, Fate};
 use crate::source::feed_calls::{
     Caller, Change, Decision, Ended, FeedCall, LedgerStore, Mark, adopt,
 };
@@ -45,12 +45,15 @@ impl Keeper {
             // Others may have had the ledger for long.
             let (now, boot_id) = (clock.now(), clock.boot_id());
             let is_gone = |call: &FeedCall| {
-                if clock.is_over(&call.boot_id) {
+                if clock.fate(&call.boot_id) != Fate::MayLive {
                     return true;
                 }
-                // Times of another boot tell nothing.
-                let given_up = call.sent.later_by(call.patience).later_by(*grace);
-                let is_too_old = || call.boot_id != boot_id || given_up < now;
+                // Times of another boot tell nothing: it was sent before it was met.
+                let sent = match call.boot_id == boot_id {
+                    true => call.sent,
+                    false => self.known.met(call, now),
+                };
+                let is_too_old = || sent.later_by(call.patience).later_by(*grace) < now;
                 // A process that began itself anew is the same to the system, and ends none of the calls of before.
                 let is_of_this = call.by.process == self.known.process;
                 let seen = self.store.is_gone(call).filter(|gone| *gone || !is_of_this);
@@ -67,7 +70,10 @@ impl Keeper {
             learn(&mut calls, lost);
             let own_ends = self.own_ends(&calls);
             learn(&mut calls, own_ends);
-            let adopted = adopt(&mut calls, now, *grace, boot_id, is_gone, |id| clock.is_over(id));
+            self.known.meet(&calls, now);
+            let (fate, met) =
+                (|id: &str| clock.fate(id), |call: &FeedCall| self.known.met(call, now));
+            let adopted = adopt(&mut calls, now, *grace, boot_id, is_gone, fate, met);
             learn(&mut calls, adopted);
             let more = more(&calls, now);
             learn(&mut calls, more);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::throttle::{PER, closest, rule, seconds};
 use crate::error::Kind;
 use crate::scope::FeedName;
-use crate::source::boot::{BootClock, BootTime};
+use crate::source::boot::{BootClock, BootTime, Fate};
 use crate::source::feed_calls::{Change, FeedCall, LedgerStore, MemoryLedger};
 use crate::source::ledger::Ledger;
 
@@ -67,9 +67,53 @@ impl BootClock for Nameless {
         true
     }
 
-    fn is_over(&self, _boot_id: &str) -> bool {
-        false
+    fn fate(&self, _boot_id: &str) -> Fate {
+        Fate::MayLive
     }
+}
+
+/// A process of another time namespace: its clock is another, and nobody knows whether it lives.
+#[derive(Debug)]
+struct Beside(Arc<PausedClock>, &'static str, Duration);
+
+impl BootClock for Beside {
+    fn now(&self) -> BootTime {
+        self.0.now().later_by(self.2)
+    }
+
+    fn boot_id(&self) -> &str {
+        self.1
+    }
+
+    fn has_slept(&self, then: BootTime, longest: Duration) -> bool {
+        self.0.has_slept(then, longest)
+    }
+
+    fn fate(&self, _boot_id: &str) -> Fate {
+        Fate::MayLive
+    }
+}
+
+/// A ledger of which nobody can tell who lives.
+#[derive(Default)]
+struct Opaque(MemoryLedger);
+
+impl LedgerStore for Opaque {
+    fn update(&self, step: &mut dyn FnMut(&[FeedCall]) -> Vec<Change>) -> crate::error::Result<()> {
+        self.0.update(step)
+    }
+
+    fn is_gone(&self, _call: &FeedCall) -> Option<bool> {
+        None
+    }
+}
+
+/// Two that go by clocks of their own and share a ledger.
+fn side_by_side(limit: u32) -> [Ledger; 2] {
+    let (store, clock) = (Arc::new(Opaque::default()), PausedClock::new(""));
+    [("one", seconds(0)), ("two", seconds(7_000))].map(|(name, ahead)| {
+        open(store.clone(), limit, Arc::new(Beside(Arc::clone(&clock), name, ahead)))
+    })
 }
 
 fn open(store: Arc<dyn LedgerStore>, limit: u32, clock: Arc<impl BootClock + 'static>) -> Ledger {
@@ -84,37 +128,50 @@ fn far() -> Instant {
 async fn calls_at_the_same_time_never_exceed_the_window() {
     for seed in 0..8 {
         let ledger = open(Arc::new(MemoryLedger::new()), 6, PausedClock::new("boot"));
-        let arrivals = Arc::new(Mutex::new(Vec::new()));
-        let mut random = StdRng::seed_from_u64(seed);
-        let mut tasks = Vec::new();
-        for _ in 0..40 {
-            let (ledger, arrivals) = (ledger.clone(), Arc::clone(&arrivals));
-            let before = Duration::from_millis(random.random_range(0..20_000));
-            let after = Duration::from_millis(random.random_range(0..20_000));
-            let dropped = random.random_bool(0.2);
-            tasks.push(tokio::spawn(async move {
-                let permit = loop {
-                    ledger.ready(far()).await.unwrap();
-                    if let Some(permit) = ledger.begin(FeedName::Cases).await.unwrap() {
-                        break permit;
-                    }
-                };
-                tokio::time::sleep(before).await;
-                arrivals.lock().unwrap().push(Instant::now());
-                if dropped {
-                    return;
-                }
-                tokio::time::sleep(after).await;
-                permit.answered(200, Duration::ZERO).await.unwrap();
-            }));
-        }
-        for task in tasks {
-            task.await.unwrap();
-        }
-        let mut arrivals = arrivals.lock().unwrap().clone();
-        assert_eq!(arrivals.len(), 40);
-        assert!(closest(&mut arrivals, 6) >= Some(PER), "seed {seed}");
+        never_exceed_the_window(&[ledger], seed).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_processes_that_go_by_other_clocks_never_exceed_the_window() {
+    for seed in 0..8 {
+        never_exceed_the_window(&side_by_side(6), seed).await;
+    }
+}
+
+/// Forty calls at random by these ledgers, of which some are dropped.
+async fn never_exceed_the_window(ledgers: &[Ledger], seed: u64) {
+    let arrivals = Arc::new(Mutex::new(Vec::new()));
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut tasks = Vec::new();
+    for call in 0..40 {
+        let ledger = ledgers[call % ledgers.len()].clone();
+        let arrivals = Arc::clone(&arrivals);
+        let before = Duration::from_millis(random.random_range(0..20_000));
+        let after = Duration::from_millis(random.random_range(0..20_000));
+        let dropped = random.random_bool(0.2);
+        tasks.push(tokio::spawn(async move {
+            let permit = loop {
+                ledger.ready(far()).await.unwrap();
+                if let Some(permit) = ledger.begin(FeedName::Cases).await.unwrap() {
+                    break permit;
+                }
+            };
+            tokio::time::sleep(before).await;
+            arrivals.lock().unwrap().push(Instant::now());
+            if dropped {
+                return;
+            }
+            tokio::time::sleep(after).await;
+            permit.answered(200, Duration::ZERO).await.unwrap();
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let mut arrivals = arrivals.lock().unwrap().clone();
+    assert_eq!(arrivals.len(), 40);
+    assert!(closest(&mut arrivals, 6) >= Some(PER), "seed {seed}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,6 +206,21 @@ async fn processes_of_a_boot_without_a_name_hold_each_other_up_no_more_than_othe
             permit.answered(200, Duration::ZERO).await.unwrap();
         }
         tokio::time::sleep(seconds(11)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_that_go_by_other_clocks_do_not_starve_each_other() {
+    let both = side_by_side(6);
+    for poll in 0..60 {
+        for ledger in &both {
+            let asked = Instant::now();
+            ledger.ready(asked + seconds(300)).await.unwrap();
+            assert_eq!(asked.elapsed(), Duration::ZERO, "poll {poll}");
+            let permit = ledger.begin(FeedName::Cases).await.unwrap().expect("it may go");
+            permit.answered(200, Duration::ZERO).await.unwrap();
+        }
+        tokio::time::sleep(seconds(20)).await;
     }
 }
 

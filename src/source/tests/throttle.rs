@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use crate::scope::FeedName;
 use crate::source::boot::BootTime;
+use crate::source::boot::Fate;
 use crate::source::feed_calls::{Caller, Change, Decision, Ended, FeedCall, Rule, adopt};
 
 pub(super) const PER: Duration = Duration::from_secs(30);
@@ -48,7 +49,8 @@ pub(super) fn rule(limit: u32) -> Rule {
 
 /// What a start at `now` makes of calls of which nobody else ends any.
 fn adopted(calls: &mut [FeedCall], now: i64) -> Vec<i64> {
-    let changes = adopt(calls, at(now), Duration::ZERO, "boot", |_| true, |_| true);
+    let changes =
+        adopt(calls, at(now), Duration::ZERO, "boot", |_| true, |_| Fate::Over, |_| at(0));
     let ids = changes.iter().map(|change| match change {
         Change::Sent(call) => panic!("{call:?}"),
         Change::Ended(id, _) => *id,
@@ -122,20 +124,40 @@ fn a_later_call_of_this_boot_tells_the_age_of_one_of_another() {
 }
 
 #[test]
-fn of_a_boot_that_may_be_this_one_only_what_is_gone_is_adopted_and_counts_from_now() {
+fn of_a_boot_that_has_ended_beside_this_one_what_is_gone_is_adopted_and_counts_from_now() {
     let mut ended = call(1, 70_000, Some((70_001, 0)));
     ended.end.as_mut().unwrap().boot_id = "process".to_owned();
     let mut under_way = call(2, 70_002, None);
     under_way.boot_id = "process".to_owned();
     let mut calls = vec![ended, under_way, call(3, 500, Some((510, 0)))];
-    let changes = adopt(&mut calls, at(1_000), seconds(5), "boot", |_| false, |_| false);
+    let adopt = |calls: &mut [FeedCall], now, is_gone: bool| {
+        adopt(calls, at(now), seconds(5), "boot", |_| is_gone, |_| Fate::Ended, |_| at(0))
+    };
+    let changes = adopt(&mut calls, 1_000, false);
     assert!(
         matches!(&changes[..], [Change::Ended(1, end)] if end.time == at(1_000)),
         "{changes:?}"
     );
     assert_eq!(decided(&calls, 1_020, 2), Decision::Wait(seconds(10)));
-    adopt(&mut calls, at(1_020), seconds(5), "boot", |_| true, |_| false);
+    adopt(&mut calls, 1_020, true);
     assert_eq!(decided(&calls, 1_020, 1), Decision::Wait(seconds(35)));
+}
+
+/// Who wrote it back by its own clock would be answered by the other with its own.
+#[test]
+fn of_a_boot_that_may_live_an_end_counts_from_when_it_was_met_and_is_not_written() {
+    let mut calls = vec![call(1, 70_000, Some((70_001, 0))), call(2, 70_000, Some((70_030, 0)))];
+    for call in &mut calls {
+        call.end.as_mut().unwrap().boot_id = "beside".to_owned();
+    }
+    calls[1].end.as_mut().unwrap().status = None;
+    let met = |_: &FeedCall| at(1_000);
+    let changes =
+        adopt(&mut calls, at(1_020), seconds(5), "boot", |_| false, |_| Fate::MayLive, met);
+    assert!(changes.is_empty(), "{changes:?}");
+    // What was given up may arrive a while after that.
+    assert_eq!(decided(&calls, 1_020, 2), Decision::Wait(seconds(10)));
+    assert_eq!(decided(&calls, 1_020, 1), Decision::Wait(seconds(15)));
 }
 
 #[test]
@@ -157,18 +179,19 @@ fn an_end_in_the_future_is_not_believed() {
 #[test]
 fn a_call_of_a_process_that_is_gone_may_still_arrive_however_old_it_is() {
     let mut calls = vec![FeedCall { patience: seconds(60), ..call(1, 100, None) }];
-    let changes = adopt(&mut calls, at(5_000), seconds(30), "boot", |_| true, |_| true);
+    let changes =
+        adopt(&mut calls, at(5_000), seconds(30), "boot", |_| true, |_| Fate::Over, |_| at(0));
     assert_eq!(changes.len(), 1);
     assert_eq!(calls[0].end.as_ref().unwrap().time, at(5_030));
     let mut calls = vec![FeedCall { patience: seconds(60), ..call(1, 100, None) }];
-    adopt(&mut calls, at(110), seconds(30), "boot", |_| true, |_| true);
+    adopt(&mut calls, at(110), seconds(30), "boot", |_| true, |_| Fate::Over, |_| at(0));
     assert_eq!(calls[0].end.as_ref().unwrap().time, at(140));
 }
 
 #[test]
 fn a_call_that_was_given_up_takes_one_place_and_holds_no_other() {
     let mut calls = vec![FeedCall { patience: seconds(60), ..call(1, 100, None) }];
-    adopt(&mut calls, at(110), seconds(30), "boot", |_| true, |_| true);
+    adopt(&mut calls, at(110), seconds(30), "boot", |_| true, |_| Fate::Over, |_| at(0));
     assert_eq!(decided(&calls, 110, 2), Decision::Go);
     assert_eq!(decided(&calls, 110, 1), Decision::Wait(seconds(60)));
 }
@@ -176,7 +199,10 @@ fn a_call_that_was_given_up_takes_one_place_and_holds_no_other() {
 #[test]
 fn a_call_of_a_process_that_lives_is_left_to_it() {
     let mut calls = vec![call(1, 100, None)];
-    assert!(adopt(&mut calls, at(5_000), seconds(30), "boot", |_| false, |_| true).is_empty());
+    assert!(
+        adopt(&mut calls, at(5_000), seconds(30), "boot", |_| false, |_| Fate::Over, |_| at(0))
+            .is_empty()
+    );
     assert_eq!(decided(&calls, 5_000, 1), Decision::Wait(PER));
 }
 
@@ -327,7 +353,15 @@ impl World {
         }
         self.now += away;
         let (boot_id, now) = (self.boot_id(), self.boot_time(self.now));
-        adopt(&mut self.calls, now, Duration::from_millis(GRACE), &boot_id, |_| true, |_| true);
+        adopt(
+            &mut self.calls,
+            now,
+            Duration::from_millis(GRACE),
+            &boot_id,
+            |_| true,
+            |_| Fate::Over,
+            |_| now,
+        );
     }
 
     fn step(&mut self, event: &Event) {
