@@ -195,7 +195,30 @@ const REPLACED: [(&str, &str); 4] = [
 /// Of [`WRITTEN`], the files of DuckDB's.
 const OF_DUCKDB: [&str; 4] = ["store.path", "publish.database", "publish.views", "lake.catalog"];
 
+/// Schemas of a store and of what is published, and those of DuckDB's own. (A database of a file that is called `main`,
+/// `system` or `temp` gets another name.)
+const SCHEMAS: [&str; 5] = ["history", "report", "sync", "information_schema", "pg_catalog"];
+
+/// The schema by whose name DuckDB would call the database in this file: by the name of the file up to its first dot.
+fn schema_called_so(path: &Path) -> Option<&'static str> {
+    let name = path.file_name()?.to_str()?;
+    let name = name.split('.').find(|part| !part.is_empty())?;
+    SCHEMAS.into_iter().find(|schema| schema.eq_ignore_ascii_case(name))
+}
+
 impl Reader {
+    /// Refuses a file whose database could not be told apart from a schema in it: `report.cases` would be either's.
+    fn not_called_as_a_schema(&mut self, key: &str, path: &Path) -> Option<()> {
+        let Some(schema) = schema_called_so(path) else { return Some(()) };
+        let shown = path.display();
+        let rule = format!(
+            "must have another name than {schema}: DuckDB calls a file's database so, too, and could not tell it from \
+             the schema {schema} in it: {shown}"
+        );
+        self.refuse(key, rule);
+        None
+    }
+
     /// Whether it is read for a command that never calls the platform.
     pub(super) fn is_offline(&self) -> bool {
         matches!(self.scope, Scope::Offline)
@@ -244,6 +267,10 @@ impl Reader {
             let rule = format!("must have no ? in it, which ends the name for DuckDB: {shown}");
             self.refuse(key, rule);
             return None;
+        }
+        // DuckLake gives the database of its catalog a name of its own.
+        if OF_DUCKDB.contains(&key) && key != "lake.catalog" {
+            self.not_called_as_a_schema(key, &path)?;
         }
         let at = WRITTEN.iter().position(|(written, _)| *written == key)?;
         let (earlier, own) = (&WRITTEN[..at], WRITTEN[at].1);
@@ -302,6 +329,7 @@ impl Reader {
         let found = found
             .map_err(|e| self.refuse(key, format!("{} is a link: {e}", path.display())))
             .ok()?;
+        self.not_called_as_a_schema(key, &found)?;
         for own in [".secrets", ".hints"] {
             let (left, due) = (with_suffix(&path, own), with_suffix(&found, own));
             let is_left = left.metadata().is_ok_and(|file| file.len() > 0);

@@ -340,7 +340,22 @@ fn the_store_is_a_file_of_which_duckdb_keeps_the_name_and_a_link_to_it_is_follow
         let said = refusal(key, "what?/x.duckdb");
         assert!(said.contains("must have no ? in it") && said.contains(key), "{said}");
     }
+    for (key, file) in [
+        ("store.path", "history.duckdb"),
+        ("publish.database", "Report.v2.duckdb"),
+        ("publish.views", ".sync"),
+    ] {
+        let said = refusal(key, file);
+        assert!(said.contains("must have another name than") && said.contains(file), "{said}");
+    }
+    for file in ["main.duckdb", "reports.duckdb", "report/x.duckdb", "x.report.duckdb"] {
+        assert!(folder.load(&[], &[("publish.database", file)]).is_ok(), "{file}");
+    }
     let link = folder.0.path().join("link.duckdb");
+    folder.write("disk/sync.duckdb", "");
+    std::os::unix::fs::symlink("disk/sync.duckdb", &link).unwrap();
+    assert!(refusal("store.path", "link.duckdb").contains("must have another name than sync"));
+    std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink("disk/real.duckdb", &link).unwrap();
     assert!(refusal("store.path", "link.duckdb").contains("link.duckdb is a link: No such file"));
     folder.write("disk/real.duckdb", "");
