@@ -455,13 +455,20 @@ fn a_copy_from_before_an_upgrade_goes_when_privacy_hides_more() {
     let world = World::unthrottled(6);
     world.sync();
     open(&world).execute_batch(FIFTH_FORMAT).unwrap();
+    // What is left of a copy over which a process was killed.
+    let unfinished = "data/.store.duckdb.before-format-6.tmp-0123456789abcdef-0";
+    let unfinished = world.path(unfinished);
+    std::fs::write(&unfinished, "half a store").unwrap();
     world.sync();
+    assert!(!unfinished.exists());
     let copy = world.path("data/store.duckdb.before-format-6");
     assert!(copy.exists());
+    // As of a version that removed none.
+    std::fs::write(&unfinished, "half a store").unwrap();
     world.sync();
     assert!(copy.exists(), "it is kept until somebody removes it");
     let output = world.run(&["sync", "--set", "privacy.identifiers=drop"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(!copy.exists());
+    assert!(!copy.exists() && !unfinished.exists());
     assert!(String::from_utf8_lossy(&output.stderr).contains("before-format-6"), "{output:?}");
 }

@@ -388,7 +388,9 @@ fn remove_copies(path: &Path) -> Result<()> {
     let failed = |e| error::io("look into", folder, e);
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(&prefix) || name.starts_with(&unfinished) {
             durable::remove(&entry.path())?;
             tracing::warn!(copy = %entry.path().display(), "removed: it held what privacy hides now");
         }
@@ -400,12 +402,15 @@ fn remove_copies(path: &Path) -> Result<()> {
 fn keep_a_copy(root: &Connection, mut store: &File, path: &Path, format: i64) -> Result<()> {
     root.execute_batch("CHECKPOINT").map_err(|e| db("cannot work the log into the store", e))?;
     let copy = copy_of(path, format);
-    let kept = Replacement::of(&copy).and_then(|replacement| {
+    let replacement = durable::remove_stale_of(&copy).and_then(|()| Replacement::of(&copy));
+    let kept = replacement.and_then(|replacement| {
         let failed = |e| error::io("write", replacement.path(), e);
         let mut to = durable::create_private(replacement.path())?;
         store
             .seek(SeekFrom::Start(0))
             .and_then(|_| std::io::copy(&mut store, &mut to))
+    // One that a process was killed over.
+    let unfinished = format!(".{prefix}");
             .map_err(failed)?;
         drop(to);
         replacement.finish(Access::AsCreated)
