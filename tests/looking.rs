@@ -165,6 +165,53 @@ fn only_sync_and_run_apply_another_configuration_and_sync_says_so() {
 }
 
 #[test]
+fn what_a_resource_file_says_otherwise_is_told_and_applied_by_sync_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("my_notes.toml");
+    std::fs::write(&file, own_table()).unwrap();
+    let world = World::with(unthrottled(12));
+    configure(&world, "drop", &format!("[resources]\ndir = {:?}\n", folder.path()));
+    world.sync();
+    let texts = "SELECT count(message) FROM main.my_notes";
+    let before: i64 = one(&world.store(), texts);
+    assert!(before > 0);
+    let message = "field = \"Message\"\n";
+    let another = [
+        ("refresh = [\"any\"]", "refresh = [\"TransactionChangedDate\"]"),
+        ("key = [\"case_id\", \"id\"]", "key = [\"case_id\", \"note_type\"]"),
+        (message, "field = \"Message\"\nclass = \"identifier\"\n"),
+    ];
+    for (was, is) in another {
+        let text = own_table().replace(was, is);
+        assert_ne!(text, own_table());
+        std::fs::write(&file, text).unwrap();
+        let told = "described otherwise by resource files: my_notes";
+        for args in [
+            &["status"][..],
+            &["plan"],
+            &["check"],
+            &["schema"],
+            &["export", "--set", "publish.parquet=shots"],
+        ] {
+            let output = looks(&world, args);
+            assert_eq!(output.status.code(), Some(0), "{args:?}: {}", shown(&output));
+            let all = format!("{} {}", said(&output), String::from_utf8_lossy(&output.stdout));
+            assert!(all.contains(told), "{is}, {args:?}: {}", shown(&output));
+        }
+        for args in [&["verify", "--sample", "0"][..], &["close", "--month", "2026-01"]] {
+            let output = looks(&world, args);
+            assert_eq!(output.status.code(), Some(2), "{args:?}: {}", shown(&output));
+            assert!(said(&output).contains(told), "{is}, {args:?}: {}", shown(&output));
+        }
+    }
+    // The last of them was a class that is dropped.
+    assert_eq!(one::<i64>(&world.store(), texts), before);
+    let synced = world.run(&["sync"]);
+    assert_eq!(synced.status.code(), Some(0), "{}", shown(&synced));
+    assert_eq!(one::<i64>(&world.store(), texts), 0);
+}
+
+#[test]
 fn what_a_killed_run_has_left_in_the_log_is_read_and_stays_there() {
     let world = World::unthrottled(12);
     world.bootstrap();

@@ -41,6 +41,11 @@ impl TableRows {
             since,
         }
     }
+
+    /// Whether a resource file says the same.
+    pub(crate) fn is_of(&self, resource: &Resource) -> bool {
+        *self == TableRows::of(resource, self.since.clone())
+    }
 }
 
 impl NotedRows {
@@ -57,8 +62,7 @@ impl NotedRows {
     ) -> NotedRows {
         let of = |resource: &Resource| {
             let noted = before.and_then(|NotedRows(before)| before.get(&resource.table));
-            let same =
-                noted.filter(|noted| **noted == TableRows::of(resource, noted.since.clone()));
+            let same = noted.filter(|noted| noted.is_of(resource));
             same.cloned().unwrap_or_else(|| TableRows::of(resource, new_since()))
         };
         let all = catalog.resources().iter();

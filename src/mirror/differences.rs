@@ -10,9 +10,10 @@ use serde::Serialize;
 
 use super::definition::{definition, without_privacy_and_zone};
 use super::schema::meta;
-use super::state::FIRST_MONTH;
+use super::state::{FIRST_MONTH, fetched};
+use super::undescribed::class_name;
 use super::{privacy, reports};
-use crate::catalog::{Catalog, Group, Resource};
+use crate::catalog::{Catalog, Column, Group, NotedRows, Resource, TABLE_ROWS};
 use crate::config::Config;
 use crate::error::Result;
 use crate::scope::Month;
@@ -165,24 +166,19 @@ pub(super) fn first_day(conn: &Connection, config: &Config) -> Result<Option<Con
 /// What the resource files say otherwise.
 fn of_tables(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<Vec<String>> {
     let known = columns(conn)?;
+    let noted = Noted::of(conn, catalog)?;
     let (mut new, mut redefined) = (Vec::new(), Vec::new());
     for resource in catalog.resources() {
         let Some(columns) = known.get(&resource.table) else {
             new.push(resource.table.as_str());
             continue;
         };
-        let here: BTreeMap<&str, String> = resource
-            .columns
-            .iter()
-            .map(|column| (column.name.as_str(), definition(config, column)))
-            .collect();
-        let same = here.len() == columns.len()
-            && here.iter().all(|(name, here)| {
-                columns.get(*name).is_some_and(|there| {
-                    without_privacy_and_zone(there) == without_privacy_and_zone(here)
-                })
+        let same = resource.columns.len() == columns.len()
+            && resource.columns.iter().all(|column| {
+                let there = columns.get(&column.name);
+                there.is_some_and(|there| there.is_of(config, column))
             });
-        if !same {
+        if !same || !noted.is_of(resource) {
             redefined.push(resource.table.as_str());
         }
     }
@@ -205,19 +201,69 @@ fn named(tables: &[&str]) -> String {
     }
 }
 
-/// The columns of the tables in the store, with what defines them.
-fn columns(conn: &Connection) -> Result<BTreeMap<String, BTreeMap<String, String>>> {
-    let mut tables: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-    let rows: Vec<(String, String, String)> = query(
+/// What the store says of a column.
+struct Known {
+    definition: String,
+    /// Its privacy class; `None` where that was not noted yet.
+    class: Option<String>,
+}
+
+impl Known {
+    /// Whether a resource file says the same. What becomes of a class, and the zone, are the configuration's.
+    fn is_of(&self, config: &Config, column: &Column) -> bool {
+        let here = definition(config, column);
+        without_privacy_and_zone(&self.definition) == without_privacy_and_zone(&here)
+            && self.class.as_ref().is_none_or(|class| *class == class_name(column))
+    }
+}
+
+/// The columns of the tables in the store.
+fn columns(conn: &Connection) -> Result<BTreeMap<String, BTreeMap<String, Known>>> {
+    let mut tables: BTreeMap<String, BTreeMap<String, Known>> = BTreeMap::new();
+    let rows: Vec<(String, String, Known)> = query(
         conn,
-        "SELECT table_name, column_name, c.definition FROM sync.columns c \
+        "SELECT table_name, column_name, c.definition, c.class FROM sync.columns c \
          JOIN (SELECT table_name FROM sync.resources) USING (table_name)",
-        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        |row| {
+            let known = Known { definition: row.get(2)?, class: row.get(3)? };
+            Ok((row.get(0)?, row.get(1)?, known))
+        },
     )?;
-    for (table, column, definition) in rows {
-        tables.entry(table).or_default().insert(column, definition);
+    for (table, column, known) in rows {
+        tables.entry(table).or_default().insert(column, known);
     }
     Ok(tables)
+}
+
+/// What the store says of its tables beside their columns.
+struct Noted {
+    rows: NotedRows,
+    read_with: BTreeMap<String, String>,
+    /// The tables that are refreshed by other change dates than it says.
+    refreshed_otherwise: BTreeSet<String>,
+}
+
+impl Noted {
+    fn of(conn: &Connection, catalog: &Catalog) -> Result<Noted> {
+        let read_with = query(
+            conn,
+            "SELECT table_name, read_with FROM sync.resources WHERE read_with IS NOT NULL",
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        Ok(Noted {
+            rows: NotedRows::parse(meta(conn, TABLE_ROWS)?.as_deref()).unwrap_or_default(),
+            read_with: read_with.into_iter().collect(),
+            refreshed_otherwise: fetched::refreshed_otherwise(conn, catalog)?,
+        })
+    }
+
+    /// Whether a resource file says the same, where it is noted.
+    fn is_of(&self, resource: &Resource) -> bool {
+        let table = &resource.table;
+        self.rows.get(table).is_none_or(|rows| rows.is_of(resource))
+            && self.read_with.get(table).is_none_or(|with| with == resource.read_with())
+            && !self.refreshed_otherwise.contains(table)
+    }
 }
 
 /// The tables of the catalog that the store has, with all that deciding what is stale looks at.

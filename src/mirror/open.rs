@@ -186,7 +186,11 @@ fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Resul
     if writing == Writing::Applying && is_of_earlier_storage(&root)? {
         root = raised(root, &config.store)?;
     }
-    let key = schema::prepare(&root, config, catalog, |known| secrets::hash_key(path, known))?;
+    let by = |known: Option<&str>| secrets::hash_key(path, known);
+    let key = match (format, writing) {
+        (Some(_), Writing::AsItIs) => schema::keep(&root, config, by)?,
+        _ => schema::prepare(&root, config, catalog, by)?,
+    };
     Ok(Opened { root, key, file })
 }
 

@@ -54,6 +54,28 @@ pub(super) fn prepare(
     Ok(key)
 }
 
+/// Readies a store that is as this program and this catalog want it for who writes to it as it is. Only the months that
+/// nobody knew of yet are noted. Returns the key as [`prepare`] does.
+pub(super) fn keep(
+    conn: &Connection,
+    config: &Config,
+    key: impl FnOnce(Option<&str>) -> Result<[u8; 32]>,
+) -> Result<[u8; 32]> {
+    transaction(conn, || {
+        let key = hash_key(conn, config, key)?;
+        want_months(conn, config)?;
+        Ok(key)
+    })
+}
+
+fn want_months(conn: &Connection, config: &Config) -> Result<()> {
+    let state = State::new(conn);
+    if state.wanted_months().all_are_wanted(&config.journals)? {
+        return Ok(());
+    }
+    state.wanted_months().want_journals(&config.journals)
+}
+
 fn prepare_within(
     conn: &Connection,
     config: &Config,
@@ -148,10 +170,7 @@ fn prepare_within(
         }
         set_meta(conn, "format", &FORMAT.to_string())?;
     }
-    let state = State::new(conn);
-    if !state.wanted_months().all_are_wanted(&config.journals)? {
-        state.wanted_months().want_journals(&config.journals)?;
-    }
+    want_months(conn, config)?;
     // Opening a store that is as it should be writes nothing.
     let kept = &config.history.tables;
     let digest = reports::digest(catalog.resources(), kept);

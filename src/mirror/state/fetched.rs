@@ -5,6 +5,8 @@
 //! need not have the rest. Statements of a commit and of a plan do not go through these views: they name the ids that
 //! they are about ([`rows_of`]).
 
+use std::collections::BTreeSet;
+
 use duckdb::Connection;
 
 use crate::catalog::{Catalog, Group, Refresh};
@@ -86,7 +88,41 @@ pub(in crate::mirror) fn create_view(conn: &Connection) -> Result<()> {
 /// Notes by which dates the tables are refreshed that are read per case.
 pub(in crate::mirror) fn note_rules(conn: &Connection, catalog: &Catalog) -> Result<()> {
     let failed = |e| db("cannot note what makes tables stale", e);
-    let mut rules: Vec<(String, String)> = Vec::new();
+    let rules = rules_of(catalog);
+    if noted_rules(conn)? == rules {
+        return Ok(());
+    }
+    let rows: Vec<String> = rules
+        .iter()
+        .map(|(table, rule)| format!("({}, {})", sql::text(table), sql::text(rule)))
+        .collect();
+    conn.execute_batch("DELETE FROM sync.refresh_rules").map_err(failed)?;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    conn.execute_batch(&format!("INSERT INTO sync.refresh_rules VALUES {}", rows.join(", ")))
+        .map_err(failed)
+}
+
+/// The tables that resource files say to be refreshed by other dates than is noted.
+pub(in crate::mirror) fn refreshed_otherwise(
+    conn: &Connection,
+    catalog: &Catalog,
+) -> Result<BTreeSet<String>> {
+    let (there, here) = (noted_rules(conn)?, rules_of(catalog));
+    Ok(here.symmetric_difference(&there).map(|(table, _)| table.clone()).collect())
+}
+
+fn noted_rules(conn: &Connection) -> Result<BTreeSet<(String, String)>> {
+    let noted = sql::query(conn, "SELECT table_name, rule FROM sync.refresh_rules", |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?;
+    Ok(noted.into_iter().collect())
+}
+
+/// With each table that is read per case, by which dates it is refreshed.
+fn rules_of(catalog: &Catalog) -> BTreeSet<(String, String)> {
+    let mut rules = BTreeSet::new();
     for resource in catalog.resources() {
         let is_case = match resource.group {
             Group::Case => true,
@@ -109,28 +145,10 @@ pub(in crate::mirror) fn note_rules(conn: &Connection, catalog: &Catalog) -> Res
             }
         };
         if is_case {
-            rules.push((resource.table.clone(), rule));
+            rules.insert((resource.table.clone(), rule));
         }
     }
-    rules.sort_unstable();
-    let known = sql::query(
-        conn,
-        "SELECT table_name, rule FROM sync.refresh_rules ORDER BY table_name",
-        |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)),
-    )?;
-    if known == rules {
-        return Ok(());
-    }
-    let rows: Vec<String> = rules
-        .iter()
-        .map(|(table, rule)| format!("({}, {})", sql::text(table), sql::text(rule)))
-        .collect();
-    conn.execute_batch("DELETE FROM sync.refresh_rules").map_err(failed)?;
-    if rows.is_empty() {
-        return Ok(());
-    }
-    conn.execute_batch(&format!("INSERT INTO sync.refresh_rules VALUES {}", rows.join(", ")))
-        .map_err(failed)
+    rules
 }
 
 /// What was fetched, on one connection.
