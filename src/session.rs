@@ -15,6 +15,7 @@ mod uploading;
 mod verifying;
 mod views;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,9 +26,9 @@ pub(crate) use closing::ToClose;
 pub(crate) use exporting::export;
 pub(crate) use hinting::made_subscriptions;
 pub(crate) use lease::register;
-use publishing::Publishing;
 pub(crate) use publishing::check_targets;
 pub(crate) use publishing::{Forms, When};
+use publishing::{Publishing, check_places, root_of};
 pub(crate) use unpublished::NOTHING_LISTED;
 pub(crate) use uploading::Uploading;
 
@@ -40,12 +41,12 @@ use crate::decode::Context;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{
     ALERTS, ConfigDifference, HeldFile, INTERRUPTED, Loader, Looked, RunLog, RunSummary, STOPPED,
-    Settings, State, Store, Writer, Writing, is_there,
+    Settings, State, Store, Writer, Writing,
 };
 use crate::progress::{Now, Progress};
 use crate::publish::{Published, Root};
 use crate::scope::FeedName;
-use crate::source::{Client, StoredLedger, Tuning, check_ledger};
+use crate::source::{Client, StoredLedger, Tuning};
 use crate::verify::{self, Verification, Verified};
 
 /// The open store with everything that a run needs, and the one thread that writes to it.
@@ -97,23 +98,16 @@ impl Session {
         let catalog = catalog_of(&config)?;
         // Before anything is made, and anything asked.
         config.check_folders()?;
-        check_ledger(&config)?;
-        if !is_there(&config.store.path)? {
-            // Whoever lost a store needs that place for its backup.
-            check_targets(&config, None).map_err(|e| {
-                e.within(format!(
-                    "there is no store at {}, and what a new one would show cannot be published (`casemirror \
-                     restore` brings a backup of the earlier one back)",
-                    config.store.path.display()
-                ))
-            })?;
-        }
-        let store = Store::open_for(writing, &config, &catalog)?;
+        Client::check(&config)?;
+        let root = root_of(&config)?;
+        let bucket_is_empty = Cell::new(false);
+        let store = Store::open_for(writing, &config, &catalog, |conn| {
+            bucket_is_empty.set(check_places(&config, root.as_ref(), conn)?);
+            Ok(())
+        })?;
         Root::remove_unfinished(store.path())?;
-        let session = Session::of(config, catalog, store, progress)?;
-        // Before hours of work that could not be published.
-        check_targets(&session.config, Some(&session.store.connection()?))?;
-        session.look_at_bucket()?;
+        let session = Session::of(config, root, catalog, store, progress)?;
+        session.publishing.uploads.set_empty(bucket_is_empty.get());
         Ok(session)
     }
 
@@ -128,12 +122,17 @@ impl Session {
         progress: Progress,
     ) -> Result<(Session, Vec<ConfigDifference>)> {
         let Looked { store, catalog, differences } = Store::over(&config, &catalog_of(&config)?)?;
-        Ok((Session::of(config, catalog, store, progress)?, differences))
+        let root = root_of(&config)?;
+        Ok((Session::of(config, root, catalog, store, progress)?, differences))
     }
 
-    fn of(config: Config, catalog: Catalog, store: Store, progress: Progress) -> Result<Session> {
-        let root = config.publish.parquet.as_ref().map(|root| Root::open(root, store.path()));
-        let root = root.transpose()?;
+    fn of(
+        config: Config,
+        root: Option<Root>,
+        catalog: Catalog,
+        store: Store,
+        progress: Progress,
+    ) -> Result<Session> {
         let (config, catalog, store) = (Arc::new(config), Arc::new(catalog), Arc::new(store));
         let writer = Writer::start(&store)?;
         let held = HeldFile::of(&store)?;

@@ -110,6 +110,27 @@ fn a_target_of_another_store_is_refused_before_anything_is_called() {
 }
 
 #[test]
+fn a_sync_that_is_refused_has_applied_nothing() {
+    let world = mirrored();
+    let numbers = "SELECT count(identification_number) FROM main.contacts";
+    assert!(one::<i64>(&world.store(), numbers) > 0);
+    fs::write(world.path("mine.duckdb"), "mine").unwrap();
+    fs::write(world.path("authority.pem"), "none").unwrap();
+    let before = fs::read(world.path("data/store.duckdb")).unwrap();
+    for (key, value) in [
+        ("publish.database", "mine.duckdb"),
+        ("publish.views", "mine.duckdb"),
+        ("source.ca_file", "authority.pem"),
+    ] {
+        let set = format!("{key}={value}");
+        let stricter = ["--set", "privacy.identifiers=drop", "--set", &set, "sync"];
+        refused(&world.run(&stricter), &[key, value]);
+        assert!(fs::read(world.path("data/store.duckdb")).unwrap() == before, "{key}");
+    }
+    assert!(one::<i64>(&world.store(), numbers) > 0);
+}
+
+#[test]
 fn what_nobody_has_published_is_not_replaced() {
     let world = World::with_snapshots(6);
     fs::create_dir(world.path("mine")).unwrap();

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 
 use duckdb::{AccessMode, Connection};
 
+use super::copies::check_not_newer;
 use super::differences::{ConfigDifference, all_differences, described, differences, first_day};
 use super::forgetting::{self, Taken, forgotten};
 use super::founding::Founding;
@@ -54,19 +55,21 @@ impl Store {
     /// `StoreLocked` naming the process that holds it, `StoreNewer`, `Store`, `DiskFull`, `Io`, and
     /// `Config` where `<store.path>.secrets` is not the one that the store needs.
     pub fn open(config: &config::Config, catalog: &Catalog) -> Result<Store> {
-        Store::open_for(Writing::Applying, config, catalog)
+        Store::open_for(Writing::Applying, config, catalog, |_| Ok(()))
     }
 
-    /// The same; [`Writing::AsItIs`] refuses a store that would have to be brought up to something.
+    /// The same; [`Writing::AsItIs`] refuses a store that would have to be brought up to something. `check` may refuse
+    /// the store that is there, or that none is, before anything is made or changed.
     ///
     /// # Errors
-    /// Those of [`Store::open`]; `StoreOlder`; `Config` naming what is another.
+    /// Those of [`Store::open`] and of `check`; `StoreOlder`; `Config` naming what is another.
     pub(crate) fn open_for(
         writing: Writing,
         config: &config::Config,
         catalog: &Catalog,
+        check: impl Fn(Option<&Connection>) -> Result<()>,
     ) -> Result<Store> {
-        let Opened { mut root, key, mut file } = opened(writing, config, catalog)?;
+        let Opened { mut root, key, mut file } = opened(writing, config, catalog, check)?;
         if writing == Writing::Applying && Residue::Store.is_in(&root)? {
             remove_copies(&config.store.path)?;
             root = written_anew(root, config, &mut file)?;
@@ -145,13 +148,22 @@ struct Opened {
     file: OnceLock<&'static File>,
 }
 
-fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Result<Opened> {
+fn opened(
+    writing: Writing,
+    config: &config::Config,
+    catalog: &Catalog,
+    check: impl Fn(Option<&Connection>) -> Result<()>,
+) -> Result<Opened> {
     let path = &config.store.path;
+    let is_new = !is_there(path)?;
+    if is_new {
+        check(None)?;
+    }
     if let Some(folder) = path.parent() {
         durable::make_private_folder(folder).map_err(|e| error::io("create", folder, e))?;
     }
     let began_at = SystemTime::now();
-    let founding = if path.exists() { None } else { Some(Founding::of_new(path)?) };
+    let founding = if is_new { Some(Founding::of_new(path)?) } else { None };
     let mut root = connect(&config.store, path, AccessMode::Automatic)?;
     drop(founding);
     remove_spilled(path, began_at)?;
@@ -159,10 +171,16 @@ fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Resul
     let format = schema::format(&root)?;
     match (format, writing) {
         (None, _) => check_is_empty(&root, path)?,
-        (Some(format), Writing::AsItIs) => {
-            check_format(path, format)?;
-            refuse(path, &differences(&root, config, catalog)?)?;
-        }
+        (Some(format), Writing::AsItIs) => check_format(path, format)?,
+        (Some(format), Writing::Applying) => check_not_newer(path, format)?,
+    }
+    // What follows may hide values, or make a copy, for good.
+    if !is_new {
+        check(format.map(|_| &root))?;
+    }
+    match (format, writing) {
+        (None, _) => {}
+        (Some(_), Writing::AsItIs) => refuse(path, &differences(&root, config, catalog)?)?,
         (Some(FORMAT), Writing::Applying) => {
             for difference in differences(&root, config, catalog)? {
                 tracing::warn!("{difference}: the store is brought up to it now");
@@ -171,7 +189,7 @@ fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Resul
                 tracing::warn!("{difference}");
             }
         }
-        (Some(format), Writing::Applying) if format < FORMAT => {
+        (Some(format), Writing::Applying) => {
             // To be emptied, where the store is written anew.
             let both = File::options().read(true).write(true).open(path);
             let store = both.map_err(|e| error::io("open", path, e))?;
@@ -181,7 +199,6 @@ fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Resul
             // Nothing has set it before.
             let _ = file.set(store);
         }
-        (Some(format), Writing::Applying) => check_format(path, format)?,
     }
     if writing == Writing::Applying && is_of_earlier_storage(&root)? {
         root = raised(root, &config.store)?;
@@ -221,7 +238,7 @@ pub(crate) fn forget(
     if !is_there(path)? {
         return Err(no_store(path));
     }
-    let Opened { root, key, .. } = opened(Writing::AsItIs, config, catalog)?;
+    let Opened { root, key, .. } = opened(Writing::AsItIs, config, catalog, |_| Ok(()))?;
     let forget = || {
         schema::bind_key(&root, key)?;
         let taken = forgetting::forget(&root, catalog, key, contact)?;
@@ -389,6 +406,8 @@ fn remove_spilled(store: &Path, before: SystemTime) -> Result<()> {
 fn remove_copies(path: &Path) -> Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
     let prefix = format!("{}{COPY}", name.to_string_lossy());
+    // One that a process was killed over.
+    let unfinished = format!(".{prefix}");
     let failed = |e| error::io("look into", folder, e);
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -413,8 +432,6 @@ fn keep_a_copy(root: &Connection, mut store: &File, path: &Path, format: i64) ->
         store
             .seek(SeekFrom::Start(0))
             .and_then(|_| std::io::copy(&mut store, &mut to))
-    // One that a process was killed over.
-    let unfinished = format!(".{prefix}");
             .map_err(failed)?;
         drop(to);
         replacement.finish(Access::AsCreated)

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::Session;
 use super::unpublished::{SHOWN_BY_DATABASE, Unpublished, note_shown, shown_at};
-use super::uploading::{Uploading, Uploads};
+use super::uploading::{Uploading, Uploads, bucket_is_empty};
 use super::views::{self, Standing};
 use crate::config::{Config, ParquetRoot};
 use crate::durable;
@@ -85,6 +85,37 @@ pub(crate) fn check_targets(config: &Config, conn: Option<&Connection>) -> Resul
         Some(file) if config.is_chosen("publish.views") => publish::check_views(file, &store_id),
         _ => Ok(()),
     }
+}
+
+/// The same with the bucket, whether it is known to hold no snapshot: before what cannot be taken back, and hours of work
+/// that could not be published.
+///
+/// # Errors
+/// Those of [`check_targets`] and [`bucket_is_empty`].
+pub(super) fn check_places(
+    config: &Config,
+    root: Option<&Root>,
+    conn: Option<&Connection>,
+) -> Result<bool> {
+    let checked = check_targets(config, conn).and_then(|()| bucket_is_empty(root, conn));
+    checked.map_err(|e| match conn {
+        Some(_) => e,
+        // Whoever lost a store needs that place for its backup.
+        None => e.within(format!(
+            "there is no store at {}, and what a new one would show cannot be published (`casemirror restore` \
+             brings a backup of the earlier one back)",
+            config.store.path.display()
+        )),
+    })
+}
+
+/// The place of the snapshots and packs, where there is one.
+///
+/// # Errors
+/// Those of [`Root::open`].
+pub(super) fn root_of(config: &Config) -> Result<Option<Root>> {
+    let root = config.publish.parquet.as_ref();
+    root.map(|root| Root::open(root, &config.store.path)).transpose()
 }
 
 impl Session {

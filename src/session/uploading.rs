@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use duckdb::Connection;
 use jiff::Timestamp;
 use tokio::sync::OwnedMutexGuard;
 
@@ -49,6 +50,11 @@ impl Uploads {
         !self.is_empty.load(Ordering::Relaxed)
     }
 
+    /// Whether the bucket was looked at and holds no snapshot.
+    pub(super) fn set_empty(&self, is_empty: bool) {
+        self.is_empty.store(is_empty, Ordering::Relaxed);
+    }
+
     pub(super) fn interrupt(&self) {
         if let Some(stop) = self.stop().take() {
             stop.now();
@@ -67,6 +73,28 @@ impl Uploads {
     }
 }
 
+/// Whether a bucket is known to hold no snapshot; refuses one that is another's than the store's behind `conn`. That it
+/// cannot be reached is only said: the store and the published file go on without it.
+///
+/// # Errors
+/// `Config` naming it.
+pub(super) fn bucket_is_empty(root: Option<&Root>, conn: Option<&Connection>) -> Result<bool> {
+    let Some(root @ Root::Bucket(_)) = root else { return Ok(false) };
+    let store_id = conn.map_or(Ok(None), |conn| State::new(conn).meta("store_id"))?;
+    match publish::check_snapshots(root, &store_id.unwrap_or_default(), &Stop::default()) {
+        Ok(is_there) => Ok(!is_there),
+        Err(error) if error.kind() == Kind::ObjectStore => {
+            tracing::warn!(
+                reason = error.chain(),
+                "publish.parquet: the object store cannot be looked at; the rest goes on, and snapshots follow when \
+                 it can be reached"
+            );
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 impl Session {
     /// Whether the snapshots go to a bucket.
     pub(crate) fn has_bucket(&self) -> bool {
@@ -77,31 +105,6 @@ impl Session {
     /// publishing.
     pub(super) async fn upload_alone(&self) -> Option<OwnedMutexGuard<()>> {
         if self.has_bucket() { Some(self.publishing.uploads.alone().await) } else { None }
-    }
-
-    /// Refuses a bucket's place that is another store's. That it cannot be reached is only said: the store and
-    /// the published file go on without it.
-    ///
-    /// # Errors
-    /// `Config` naming it.
-    pub(super) fn look_at_bucket(&self) -> Result<()> {
-        let Some(root @ Root::Bucket(_)) = &self.root else { return Ok(()) };
-        let store_id = State::new(&self.store.connection()?).meta("store_id")?.unwrap_or_default();
-        match publish::check_snapshots(root, &store_id, &Stop::default()) {
-            Ok(is_there) => {
-                self.publishing.uploads.is_empty.store(!is_there, Ordering::Relaxed);
-                Ok(())
-            }
-            Err(error) if error.kind() == Kind::ObjectStore => {
-                tracing::warn!(
-                    reason = error.chain(),
-                    "publish.parquet: the object store cannot be looked at; the rest goes on, and snapshots follow \
-                     when it can be reached"
-                );
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
     }
 
     /// Uploads a snapshot, with the packs where they hold what was erased, and notes how it went: `status` says
@@ -168,7 +171,7 @@ impl Session {
         erasure: String,
     ) -> Result<()> {
         let Some(root @ Root::Bucket(_)) = &self.root else { return Ok(()) };
-        self.publishing.uploads.is_empty.store(false, Ordering::Relaxed);
+        self.publishing.uploads.set_empty(false);
         let (address, shown) = (root.address(), shown_at(root, &readable, ""));
         self.writer
             .run(move |conn| {

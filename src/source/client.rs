@@ -11,13 +11,14 @@ use super::feed_calls::LedgerStore;
 use super::feed_calls::Rule;
 use super::lease::Lease;
 use super::ledger::{FeedPermit, Ledger};
+use super::ledger_copy;
 use super::limits::Slot;
 use super::request::{Answer, CallClass, Request};
 use super::retry::Retry;
 use super::retry_after::{asked_wait, server_date};
 use super::token::{Bearer, Tokens};
 use super::tops::Tops;
-use super::transport::{Incoming, Outgoing, Transport, may_have_arrived};
+use super::transport::{self, Incoming, Outgoing, Transport, may_have_arrived};
 use super::validate::shown_address;
 use super::verdict::{self, Failure, Outcome};
 use crate::config;
@@ -136,6 +137,15 @@ impl Client {
             ended: watch::Sender::new(()),
         };
         Ok(Client { shared: Arc::new(shared) })
+    }
+
+    /// Refuses settings with which there would be no client, or no ledger. Calls nothing and makes nothing.
+    ///
+    /// # Errors
+    /// `Config`, `Io`.
+    pub(crate) fn check(config: &config::Config) -> Result<()> {
+        ledger_copy::check(config)?;
+        transport::check(&config.source)
     }
 
     /// Sends `request` and returns its answer: one of status 200, complete, JSON, and what the request

@@ -92,12 +92,8 @@ impl Transport {
         limits: &config::Limits,
         progress: Progress,
     ) -> Result<Self> {
-        check_base(&source.base_url)?;
         tls::provide();
-        let certificates = match &source.ca_file {
-            Some(path) => read_certificates(path)?,
-            None => Vec::new(),
-        };
+        let certificates = checked(source)?;
         let plain_text = source.base_url.scheme() == "http";
         // No proxy leads to where we are: a sandbox answers here.
         let is_here = config::is_this_machine(&source.base_url);
@@ -291,6 +287,23 @@ fn check_base(base: &Url) -> Result<()> {
         return wrong("must not have a query or a fragment");
     }
     Ok(())
+}
+
+/// Refuses an address and a certificate file that cannot be used.
+///
+/// # Errors
+/// [`Kind::Config`].
+pub(super) fn check(source: &config::Source) -> Result<()> {
+    tls::provide();
+    checked(source).map(drop)
+}
+
+fn checked(source: &config::Source) -> Result<Vec<reqwest::Certificate>> {
+    check_base(&source.base_url)?;
+    match &source.ca_file {
+        Some(path) => read_certificates(path),
+        None => Ok(Vec::new()),
+    }
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<reqwest::Certificate>> {
