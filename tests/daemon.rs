@@ -214,8 +214,8 @@ fn a_caller_with_another_configuration_is_told_which_keys_differ() {
         let text = shown(&output);
         assert!(text.contains("feed.overlap, limits.concurrency differ;"), "{text}");
     }
-    // What only says how to reach the platform is not asked of a command that does not.
-    let output = world.run(&["status", "--set", "source.client_id=another"]);
+    // How to log in is not asked of a command that does not.
+    let output = world.run(&["status", "--set", "source.client_secret=another"]);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
     daemon.stop();
 }

@@ -155,6 +155,20 @@ fn a_caller_with_another_configuration_is_told_the_keys_whatever_it_typed() {
         let told = last["fields"]["message"].as_str().unwrap();
         assert!(told.contains("journals.level, publish.keep_snapshots differ;"), "{last}");
     }
+    // Commands that call nobody need not know how to log in, but no other mirror is theirs.
+    for (set, status) in [
+        ("source.base_url=http://127.0.0.1:9/", 2),
+        ("source.client_id=another", 2),
+        ("source.time_zone=Europe/Helsinki", 2),
+        ("source.client_id=", 0),
+        ("source.client_secret=another", 0),
+    ] {
+        let output = world.run(&["status", "--set", set]);
+        assert_eq!(output.status.code(), Some(status), "{set}: {}", shown(&output));
+        let key = set.split('=').next().unwrap();
+        let is_named = shown(&output).contains(&format!("{key} differ"));
+        assert_eq!(is_named, status == 2, "{set}: {}", shown(&output));
+    }
     // Nothing was done for any of them.
     let made = calls(&world);
     assert!(made.keys().all(|call| call.contains("RecentlyModified")), "{made:?}");

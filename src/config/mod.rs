@@ -169,6 +169,17 @@ impl Config {
         layers.environment(std::env::vars_os()).overrides(overrides).read(Scope::Offline, tables)
     }
 
+    /// Whether a configuration that was read by [`Config::load_offline`] does not say what this key is: it was not looked
+    /// at, or is not there.
+    pub(crate) fn is_unknown_offline(&self, key: &str) -> bool {
+        match key {
+            "source.client_secret" | "source.ca_file" => true,
+            "source.base_url" => self.source.base_url == rules::nowhere(),
+            "source.client_id" => self.source.client_id.is_empty(),
+            _ => false,
+        }
+    }
+
     /// The configuration of `casemirror demo`: the defaults, with all files directly in `dir`, and
     /// quick enough for its own sandbox. No file and no environment variable is read.
     pub fn for_demo(

@@ -16,8 +16,6 @@ use crate::progress::Now;
 const LARGEST_LINE: u64 = 4 << 20; // 4 MiB
 /// So much text is in a frame; as JSON it may be six times as long.
 const LARGEST_TEXT: usize = 512 << 10; // 512 KiB
-/// Keys that are only there where the caller's command needs the platform.
-const SOURCE: &str = "source.";
 
 /// A command that is forwarded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,13 +35,13 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Those of the caller. `offline`: the command never calls the platform, so how to reach it does not have to be
+    /// Those of the caller. `offline`: the command never calls the platform, so how to log in there does not have to be
     /// known.
     pub(crate) fn of(config: &Config, offline: bool) -> Keys {
         let salt = Salt::random();
         let mut values = config.compared_keys(&salt);
         if offline {
-            values.retain(|key, _| !key.starts_with(SOURCE));
+            values.retain(|key, _| !config.is_unknown_offline(key));
         }
         Keys { salt, values }
     }
