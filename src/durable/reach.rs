@@ -75,7 +75,9 @@ pub(crate) fn unwritable_file(file: &Path) -> Option<String> {
 fn why(denied: Errno) -> String {
     match denied {
         Errno::ACCESS | Errno::PERM => "permission denied".to_owned(),
-        Errno::ROFS => "it is on a read-only file system".to_owned(),
+        // As all is but its own folder to a unit of systemd with `ProtectSystem=strict`, as the packaged one.
+        Errno::ROFS => "it is on a read-only file system, or the service's unit does not name it in ReadWritePaths="
+            .to_owned(),
         other => io::Error::from(other).to_string(),
     }
 }
@@ -116,6 +118,11 @@ mod tests {
         let may = fs::OpenOptions::new().append(true).open(&file).is_ok();
         let told = format!("the file {} cannot be written to: permission denied", file.display());
         assert_eq!(unwritable_file(&file), (!may).then_some(told));
+    }
+
+    #[test]
+    fn what_a_unit_keeps_read_only_is_told_with_what_lets_it_write() {
+        assert!(why(Errno::ROFS).contains("ReadWritePaths="), "{}", why(Errno::ROFS));
     }
 
     #[test]
