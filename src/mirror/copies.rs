@@ -16,7 +16,9 @@ use crate::durable;
 use crate::error::{self, Error, Kind, Result};
 use crate::sql::{self, db, scalar_i64};
 
-/// A change counter is moved on by a multiple of this, which is more than counters come to.
+/// A change counter is moved on by so much, times a random number of 32 bits: by millions of changes as a rule, and by
+/// 2^24 at most, so that it stays below 2^53 though a store is restored again and again. Where the original comes to as
+/// many changes, the bits that are drawn anew at each tell the two apart ([`crate::counter`]).
 const COUNTER_STEP: i64 = 1 << 16;
 
 /// A store that is held to be copied, in whatever format up to this program's it is. It is not brought up
