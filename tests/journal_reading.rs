@@ -240,6 +240,35 @@ fn a_day_that_is_cut_short_makes_its_month_incomplete() {
     assert_eq!(told[0], format!("revenue_journals | {OFFICE} | {} | incomplete", month(1)));
 }
 
+/// The halves of a window add up to what the service gives at once where one of them is empty.
+#[test]
+fn a_day_that_is_cut_short_is_told_though_its_neighbours_have_no_lines() {
+    let world = depot_only(options(10), 2);
+    let closed = month(2);
+    let lines = |ids: std::ops::Range<u32>| {
+        let line = |id| format!("{{\"DepotJournalDocumentId\": {id}, \"Amount\": {id}.50}}");
+        format!("[{}]", ids.map(line).collect::<Vec<_>>().join(","))
+    };
+    // More than a hundred on the fifth, thirty in the second half of the month, however long that is.
+    let answers = [
+        (String::new(), lines(0..0)),
+        (format!("fromDate={closed}-01"), lines(0..100)),
+        (format!("fromDate={closed}-05"), lines(0..100)),
+        (format!("toDate={closed}-04"), lines(0..0)),
+        (format!("fromDate={closed}-15"), lines(100..130)),
+        (format!("fromDate={closed}-16"), lines(100..130)),
+        (format!("fromDate={closed}-17"), lines(100..130)),
+    ];
+    for (query, body) in answers {
+        let rule = fault(&path_of("DepotJournals"), None, garbage(&body));
+        world.sandbox.fault(Rule { query: Some(query), ..rule });
+    }
+    // The lines before were others, so that they are doubted or not is not the question here.
+    assert_status(&read(&world, &closed, &["--set", "source.doubt=0s"]), 3);
+    let told = rows(&world.store(), NOT_COMPLETE);
+    assert_eq!(told, [format!("depot_journals | {OFFICE} | {closed} | incomplete")]);
+}
+
 /// The same lines in another order are the same lines.
 #[test]
 fn parts_agree_in_whatever_order_their_lines_come() {

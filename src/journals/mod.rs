@@ -5,6 +5,7 @@
 
 mod exploration;
 mod part;
+mod proof;
 pub(crate) mod read;
 mod under_way;
 

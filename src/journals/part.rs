@@ -21,6 +21,8 @@ pub(super) struct Part {
     /// Pages that brought some of them: each shows another moment.
     pub(super) pages: usize,
     pub(super) complete: bool,
+    /// All its lines are of one day, as far as its halves tell: there is nothing smaller to ask for.
+    pub(super) of_one_day: bool,
 }
 
 impl Part {
@@ -33,9 +35,11 @@ impl Part {
 /// What a window that was answered whole is worth beside its halves. Where they add up to it, it takes
 /// their place; where they have more, it was as many as the service gives at once. Where it has a line
 /// that they lack, neither is known to be all.
-pub(super) fn compared(whole: Part, mut halves: Vec<Part>) -> Vec<Part> {
+pub(super) fn compared(mut whole: Part, mut halves: Vec<Part>) -> Vec<Part> {
     let (of_whole, of_halves) = (marks(std::slice::from_ref(&whole)), marks(&halves));
     if halves.iter().all(|part| part.complete) && of_whole == of_halves {
+        let lines = whole.records.len();
+        whole.of_one_day = halves.iter().any(|half| half.of_one_day && half.records.len() == lines);
         return vec![whole];
     }
     let mut left = of_halves.into_iter().peekable();
@@ -78,7 +82,7 @@ mod tests {
         let records: Vec<Bytes> =
             lines.iter().map(|line| Bytes::from_static(line.as_bytes())).collect();
         let marks = records.iter().map(mark).collect();
-        Part { window, records, marks, pages: 1, complete: true }
+        Part { window, records, marks, pages: 1, complete: true, of_one_day: false }
     }
 
     /// How many lines a window and its halves come to, and whether they are all.
@@ -94,5 +98,19 @@ mod tests {
         assert_eq!(shown(&["a", "b"], [&["a", "b"], &["c"]]), (3, true), "a limit cut the whole");
         assert_eq!(shown(&["a", "b", "c"], [&["a"], &[]]), (1, false), "lines are missing");
         assert_eq!(shown(&["b", "b"], [&["b"], &["c"]]), (2, false), "equal lines are two");
+    }
+
+    #[test]
+    fn a_window_has_the_lines_of_one_day_where_the_other_half_has_none() {
+        let of_one_day = |first: &[&'static str], second: &[&'static str]| {
+            let whole = [first, second].concat();
+            let halves = [first, second].map(|lines| Part { of_one_day: true, ..part(lines) });
+            compared(part(&whole), halves.into())[0].of_one_day
+        };
+        assert!(of_one_day(&["a", "b"], &[]));
+        assert!(of_one_day(&[], &["a", "b"]));
+        assert!(!of_one_day(&["a"], &["b"]));
+        let longer = [part(&["a"]), part(&[])];
+        assert!(!compared(part(&["a"]), longer.into())[0].of_one_day, "of several days");
     }
 }

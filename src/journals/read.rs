@@ -14,10 +14,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use super::part::{LineMark, Part, compared, digest_of, mark, marks};
+use super::part::{LineMark, Part, digest_of, mark};
 use super::path_of;
 use super::under_way::{Gate, Reading};
 use crate::catalog::{Answer as Shape, JOURNAL_COLUMNS, Resource};
@@ -29,9 +28,6 @@ use crate::scope::{AnswerDigest, DueMonth, JournalScope, Version, Window};
 use crate::source::{
     self, CallClass, Identity, PagePlan, Pages, Paging, Query, Request, Verdict, refusal,
 };
-
-/// Passes over the parts of a month that may differ from the one before.
-const MOST_PASSES: usize = 4;
 
 /// One reading of a month.
 pub(crate) struct MonthRead {
@@ -182,7 +178,7 @@ impl Extractor {
 
 /// When a month was first asked for.
 #[derive(Clone, Copy)]
-struct Sent {
+pub(super) struct Sent {
     /// By our clock, and by the service's where it says that the month is not over.
     at: Timestamp,
     /// See [`LoadedScope::dated_at`].
@@ -216,20 +212,20 @@ struct Known<'a> {
 }
 
 /// What the first pass over a month has shown so far.
-struct Shown {
+pub(super) struct Shown {
     sent: Option<Sent>,
     /// Days of the shortest window that got no answer.
     too_long: u32,
     /// Something was answered, so that the source is there.
     is_reached: bool,
     /// As many lines came where there were more: the service gives no more at once.
-    cut_at: BTreeSet<usize>,
+    pub(super) cut_at: BTreeSet<usize>,
 }
 
-struct Calls<'a> {
-    extractor: &'a Extractor,
-    resource: &'a Arc<Resource>,
-    scope: JournalScope,
+pub(super) struct Calls<'a> {
+    pub(super) extractor: &'a Extractor,
+    pub(super) resource: &'a Arc<Resource>,
+    pub(super) scope: JournalScope,
     gate: Gate,
 }
 
@@ -322,7 +318,11 @@ impl Calls<'_> {
     }
 
     /// Reads the windows, and halves those that are too much.
-    async fn answered(&self, windows: Vec<Window>, shown: &mut Shown) -> Result<Vec<Part>> {
+    pub(super) async fn answered(
+        &self,
+        windows: Vec<Window>,
+        shown: &mut Shown,
+    ) -> Result<Vec<Part>> {
         let mut left: Vec<Window> = windows.into_iter().rev().collect();
         let mut parts: Vec<Part> = Vec::new();
         let mut share = self.extractor.client().progress().share(0);
@@ -367,84 +367,17 @@ impl Calls<'_> {
         Ok(parts)
     }
 
-    /// Of lines without documented paging a round number may be as many as the service gives, whatever it
-    /// does with `$skip`: their window is read in halves too, which have to add up to it.
-    fn proven<'s>(
-        &'s self,
-        parts: Vec<Part>,
-        shown: &'s mut Shown,
-    ) -> BoxFuture<'s, Result<Vec<Part>>> {
-        Box::pin(async move {
-            let mut proven = Vec::with_capacity(parts.len());
-            for part in parts {
-                let halves = part.window.halves().filter(|_| part.complete && part.is_round());
-                let Some(halves) = halves else {
-                    proven.push(part);
-                    continue;
-                };
-                let halves = self.answered(halves.into(), shown).await?;
-                let halves = self.proven(halves, shown).await?;
-                let lines = part.records.len();
-                if halves.iter().map(|half| half.records.len()).sum::<usize>() > lines {
-                    shown.cut_at.insert(lines);
-                }
-                proven.extend(compared(part, halves));
-            }
-            Ok(proven)
-        })
-    }
-
-    /// A day with as many lines as the service was seen to give at once may have more, and there are no
-    /// halves to tell.
-    fn distrust_cut_days(&self, parts: &mut [Part], shown: &Shown) {
-        let cut = parts.iter_mut().filter(|part| {
-            part.window.days() == 1 && part.complete && shown.cut_at.contains(&part.records.len())
-        });
-        for day in cut {
-            day.complete = false;
-            tracing::warn!(
-                table = self.resource.table,
-                scope = %self.scope,
-                day = %day.window.from,
-                lines = day.records.len(),
-                "a day has as many lines as the service gives at once: there may be more"
-            );
-        }
-    }
-
     /// Whether the first day of a window is answered.
     async fn answers_a_day(&self, window: Window) -> bool {
         let day = Window { from: window.from, to: window.from };
         self.window(day, &mut None).await.is_ok()
     }
 
-    /// Reads the same windows until two passes in a row give the same lines, in whatever order; the last
-    /// pass, and whether they did.
-    async fn until_it_stands_still(&self, mut last: Vec<Part>) -> Result<(Vec<Part>, bool)> {
-        for _ in 0..MOST_PASSES {
-            let mut next = Vec::with_capacity(last.len());
-            let mut share = self.extractor.client().progress().share(last.len() as u64);
-            for part in &last {
-                next.push(self.window(part.window, &mut None).await?);
-                share.done(1);
-            }
-            if !next.iter().all(|part| part.complete) {
-                return Ok((next, false));
-            }
-            if marks(&last) == marks(&next) {
-                return Ok((next, true));
-            }
-            last = next;
-        }
-        tracing::warn!(
-            table = self.resource.table,
-            scope = %self.scope,
-            "{MOST_PASSES} readings of the month in parts differed: it is read again later"
-        );
-        Ok((last, false))
-    }
-
-    async fn window(&self, window: Window, sent: &mut Option<Sent>) -> Result<Part> {
+    pub(super) async fn window(
+        &self,
+        window: Window,
+        sent: &mut Option<Sent>,
+    ) -> Result<Part> {
         let query = Query::new()
             .with("fromDate", window.from.to_string())
             .with("toDate", window.to.to_string());
@@ -488,7 +421,8 @@ impl Calls<'_> {
             Ok((records, marks))
         })
         .await?;
-        Ok(Part { window, records, marks, pages: brought, complete })
+        let of_one_day = window.days() == 1;
+        Ok(Part { window, records, marks, pages: brought, complete, of_one_day })
     }
 }
 

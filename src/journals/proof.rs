@@ -1,0 +1,84 @@
+//! Whether the lines of a month are all: windows of a round number of lines beside their halves, and
+//! parts pass after pass (docs/architecture.md, "Journals").
+
+use futures::future::BoxFuture;
+
+use super::part::{Part, compared, marks};
+use super::read::{Calls, Shown};
+use crate::error::Result;
+
+/// Passes over the parts of a month that may differ from the one before.
+const MOST_PASSES: usize = 4;
+
+impl Calls<'_> {
+    /// Of lines without documented paging a round number may be as many as the service gives, whatever it
+    /// does with `$skip`: their window is read in halves too, which have to add up to it.
+    pub(super) fn proven<'s>(
+        &'s self,
+        parts: Vec<Part>,
+        shown: &'s mut Shown,
+    ) -> BoxFuture<'s, Result<Vec<Part>>> {
+        Box::pin(async move {
+            let mut proven = Vec::with_capacity(parts.len());
+            for part in parts {
+                let halves = part.window.halves().filter(|_| part.complete && part.is_round());
+                let Some(halves) = halves else {
+                    proven.push(part);
+                    continue;
+                };
+                let halves = self.answered(halves.into(), shown).await?;
+                let halves = self.proven(halves, shown).await?;
+                let lines = part.records.len();
+                if halves.iter().map(|half| half.records.len()).sum::<usize>() > lines {
+                    shown.cut_at.insert(lines);
+                }
+                proven.extend(compared(part, halves));
+            }
+            Ok(proven)
+        })
+    }
+
+    /// A day with as many lines as the service was seen to give at once may have more, and there are no
+    /// halves to tell. A longer part whose lines are all of that day adds up whether they are all or not.
+    pub(super) fn distrust_cut_days(&self, parts: &mut [Part], shown: &Shown) {
+        let cut = parts.iter_mut().filter(|part| {
+            part.of_one_day && part.complete && shown.cut_at.contains(&part.records.len())
+        });
+        for part in cut {
+            part.complete = false;
+            tracing::warn!(
+                table = self.resource.table,
+                scope = %self.scope,
+                window = %part.window,
+                lines = part.records.len(),
+                "a day has as many lines as the service gives at once: there may be more"
+            );
+        }
+    }
+
+    /// Reads the same windows until two passes in a row give the same lines, in whatever order; the last
+    /// pass, and whether they did.
+    pub(super) async fn until_it_stands_still(&self, mut last: Vec<Part>) -> Result<(Vec<Part>, bool)> {
+        for _ in 0..MOST_PASSES {
+            let mut next = Vec::with_capacity(last.len());
+            let mut share = self.extractor.client().progress().share(last.len() as u64);
+            for part in &last {
+                next.push(self.window(part.window, &mut None).await?);
+                share.done(1);
+            }
+            if !next.iter().all(|part| part.complete) {
+                return Ok((next, false));
+            }
+            if marks(&last) == marks(&next) {
+                return Ok((next, true));
+            }
+            last = next;
+        }
+        tracing::warn!(
+            table = self.resource.table,
+            scope = %self.scope,
+            "{MOST_PASSES} readings of the month in parts differed: it is read again later"
+        );
+        Ok((last, false))
+    }
+}
