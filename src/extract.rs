@@ -274,6 +274,15 @@ impl Extractor {
         call::expected(&self.catalog, resource, shape, params)
     }
 
+    /// The tables that are read of lists in the records of another one.
+    pub(crate) fn children<'a>(
+        &'a self,
+        resource: &'a Resource,
+    ) -> impl Iterator<Item = &'a Resource> {
+        let children = self.catalog.children(&resource.table).map(AsRef::as_ref);
+        children.filter(|child: &&Resource| !self.context.disabled.contains(&child.table))
+    }
+
     /// One call of a scope: with all pages where it is a list.
     async fn part(
         &self,

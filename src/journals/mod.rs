@@ -7,6 +7,7 @@ mod exploration;
 mod part;
 mod proof;
 pub(crate) mod read;
+mod telling;
 mod under_way;
 
 use crate::scope::{REVENUE, REVENUE_SUMS};

@@ -1,11 +1,15 @@
 //! Whether the lines of a month are all: windows of a round number of lines beside their halves, and
 //! parts pass after pass (docs/architecture.md, "Journals").
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 
-use super::part::{Part, compared, marks};
+use super::part::{Part, Pass, compared};
 use super::read::{Calls, Shown};
 use crate::error::Result;
+use crate::extract::away_from_calls;
+use crate::scope::Window;
 
 /// Passes over the parts of a month that may differ from the one before.
 const MOST_PASSES: usize = 4;
@@ -32,7 +36,7 @@ impl Calls<'_> {
                 if halves.iter().map(|half| half.records.len()).sum::<usize>() > lines {
                     shown.cut_at.insert(lines);
                 }
-                proven.extend(compared(part, halves));
+                proven.extend(self.compared(part, halves).await?);
             }
             Ok(proven)
         })
@@ -56,20 +60,40 @@ impl Calls<'_> {
         }
     }
 
+    /// What a window is worth beside its halves ([`compared`]).
+    async fn compared(&self, whole: Part, halves: Vec<Part>) -> Result<Vec<Part>> {
+        let telling = Arc::clone(&self.telling);
+        away_from_calls(whole.bytes(), move || Ok(compared(whole, halves, &telling))).await
+    }
+
     /// Reads the same windows until two passes in a row give the same lines, in whatever order; the last
     /// pass, and whether they did.
-    pub(super) async fn until_it_stands_still(&self, mut last: Vec<Part>) -> Result<(Vec<Part>, bool)> {
+    pub(super) async fn until_it_stands_still(
+        &self,
+        mut last: Vec<Part>,
+    ) -> Result<(Vec<Part>, bool)> {
         for _ in 0..MOST_PASSES {
-            let mut next = Vec::with_capacity(last.len());
-            let mut share = self.extractor.client().progress().share(last.len() as u64);
-            for part in &last {
-                next.push(self.window(part.window, &mut None).await?);
+            let windows: Vec<Window> = last.iter().map(|part| part.window).collect();
+            let telling = Arc::clone(&self.telling);
+            // One pass in memory is enough: of the one before, marks are kept.
+            let before =
+                away_from_calls(bytes_of(&last), move || Ok(Pass::of(&last, &telling))).await?;
+            let mut next = Vec::with_capacity(windows.len());
+            let mut share = self.extractor.client().progress().share(windows.len() as u64);
+            for window in windows {
+                next.push(self.window(window, &mut None).await?);
                 share.done(1);
             }
             if !next.iter().all(|part| part.complete) {
                 return Ok((next, false));
             }
-            if marks(&last) == marks(&next) {
+            let telling = Arc::clone(&self.telling);
+            let (next, stands_still) = away_from_calls(bytes_of(&next), move || {
+                let stands_still = before.brought(&next, &telling);
+                Ok((next, stands_still))
+            })
+            .await?;
+            if stands_still {
                 return Ok((next, true));
             }
             last = next;
@@ -81,4 +105,8 @@ impl Calls<'_> {
         );
         Ok((last, false))
     }
+}
+
+fn bytes_of(parts: &[Part]) -> usize {
+    parts.iter().map(Part::bytes).sum()
 }

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 
 use super::part::{LineMark, Part, digest_of, mark};
 use super::path_of;
+use super::telling::Telling;
 use super::under_way::{Gate, Reading};
 use crate::catalog::{Answer as Shape, JOURNAL_COLUMNS, Resource};
 use crate::decode::{Load, LoadKind, LoadedScope, Param, Params};
@@ -76,7 +77,7 @@ impl Extractor {
         known: Known<'_>,
         gate: Gate,
     ) -> Result<MonthRead> {
-        let calls = Calls { extractor: self, resource, scope, gate };
+        let calls = Calls::new(self, resource, scope, gate);
         let lines = match read_of(resource)?.answer {
             Shape::List => calls.month(known).await?,
             Shape::Record | Shape::Scalar => calls.sum().await?,
@@ -131,7 +132,7 @@ impl Extractor {
         resource: &Arc<Resource>,
         scope: JournalScope,
     ) -> Result<bool> {
-        let calls = Calls { extractor: self, resource, scope, gate: Gate::open() };
+        let calls = Calls::new(self, resource, scope, Gate::open());
         let first = scope.month.first();
         let asked = match read_of(resource)?.answer {
             Shape::List => {
@@ -226,10 +227,21 @@ pub(super) struct Calls<'a> {
     pub(super) extractor: &'a Extractor,
     pub(super) resource: &'a Arc<Resource>,
     pub(super) scope: JournalScope,
+    pub(super) telling: Arc<Telling>,
     gate: Gate,
 }
 
-impl Calls<'_> {
+impl<'a> Calls<'a> {
+    fn new(
+        extractor: &'a Extractor,
+        resource: &'a Arc<Resource>,
+        scope: JournalScope,
+        gate: Gate,
+    ) -> Calls<'a> {
+        let telling = Arc::new(Telling::of(resource, extractor.children(resource)));
+        Calls { extractor, resource, scope, telling, gate }
+    }
+
     /// The columns that the call says and the records do not.
     fn params(&self) -> Params {
         let [level, id, month] = JOURNAL_COLUMNS.map(str::to_owned);
@@ -373,11 +385,7 @@ impl Calls<'_> {
         self.window(day, &mut None).await.is_ok()
     }
 
-    pub(super) async fn window(
-        &self,
-        window: Window,
-        sent: &mut Option<Sent>,
-    ) -> Result<Part> {
+    pub(super) async fn window(&self, window: Window, sent: &mut Option<Sent>) -> Result<Part> {
         let query = Query::new()
             .with("fromDate", window.from.to_string())
             .with("toDate", window.to.to_string());
