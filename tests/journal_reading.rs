@@ -4,8 +4,7 @@
 use std::process::Output;
 
 use casemirror::sandbox::{
-    Control, Fault, HeavyAnswer, HeavyJournal, Journal, JournalEdit, JournalPaging, Level, Options,
-    Rule, When,
+    Control, Fault, HeavyAnswer, HeavyJournal, Journal, JournalEdit, Level, Options, Rule, When,
 };
 
 use crate::support::daemon::Daemon;
@@ -15,9 +14,9 @@ use crate::support::scripted::{fault, garbage, refuse};
 use crate::support::{World, differences_of, one, shown};
 
 /// Nothing of a journal falls due by itself.
-const UNSCHEDULED: &str =
+pub(crate) const UNSCHEDULED: &str =
     "[schedule]\njournals = \"0 0 1 1 *\"\njournals_recheck = \"0 0 1 1 *\"\n";
-const NOT_COMPLETE: &str = "SELECT journal, journal_id, strftime(journal_month, '%Y-%m'), status \
+pub(crate) const NOT_COMPLETE: &str = "SELECT journal, journal_id, strftime(journal_month, '%Y-%m'), status \
                             FROM report.journal_coverage \
                             WHERE status NOT IN ('complete', 'open', 'disabled') ORDER BY ALL";
 
@@ -30,17 +29,17 @@ fn weeks_later(world: &World) {
 }
 
 /// `casemirror journals` of one month, which waits for no backoff.
-fn read(world: &World, month: &str, more: &[&str]) -> Output {
+pub(crate) fn read(world: &World, month: &str, more: &[&str]) -> Output {
     let day = format!("{month}-01");
     world.run(&[&["journals", "--from", &day, "--to", &day], more].concat())
 }
 
-fn path_of(journal: &str) -> String {
+pub(crate) fn path_of(journal: &str) -> String {
     format!("/api/Offices/{OFFICE}/{journal}")
 }
 
 /// The queries of the calls to a journal of the office since the counters were reset, in their order.
-fn asked(world: &World, journal: &str) -> Vec<String> {
+pub(crate) fn asked(world: &World, journal: &str) -> Vec<String> {
     let path = path_of(journal);
     let log = world.sandbox.stats().log.into_iter();
     log.filter(|call| call.path == path).map(|call| call.query).collect()
@@ -51,7 +50,7 @@ const OF_DEPOT: &str = "[journals]\nids = [11]\n\
                         \"revenue_journal_sums\", \"settlement_journals\"]\n";
 
 /// One journal of one office, so many months back.
-fn depot_only(of: Options, months: i32) -> World {
+pub(crate) fn depot_only(of: Options, months: i32) -> World {
     depot_with(of, months, OF_DEPOT)
 }
 
@@ -65,7 +64,7 @@ fn depot_with(of: Options, months: i32, more: &str) -> World {
 }
 
 /// Asserts that a journal of the office is mirrored as it is, in one month or in all.
-fn assert_journal(world: &World, table: &str, month: Option<&str>) {
+pub(crate) fn assert_journal(world: &World, table: &str, month: Option<&str>) {
     let truth = world.sandbox.journal_tables(Level::Offices, month, &[table]);
     let of = format!("\"offices\"/{OFFICE}/\"{}", month.unwrap_or_default());
     let mut differing = differences_of(&world.store(), &truth);
@@ -181,33 +180,6 @@ fn a_changed_month_in_parts_is_read_twice_and_an_unchanged_one_once() {
     assert_journal(&world, "depot_journals", None);
 }
 
-#[test]
-fn a_month_of_round_length_is_read_in_halves_once_in_its_life() {
-    let settings = format!(
-        "{UNSCHEDULED}[journals]\nids = [{OFFICE}]\n[resources]\ndisable = [\"case_journals\", \
-         \"depot_journals\", \"revenue_journal_sums\", \"settlement_journals\"]\n"
-    );
-    let world = mirrored(Options { journal_lines: Some(100), ..options(10) }, 2, &settings);
-    let closed = month(2);
-    let asked = |world: &World| {
-        world.sandbox.reset_stats();
-        assert_status(&read(world, &closed, &[]), 0);
-        asked(world, "RevenueJournals").len()
-    };
-    // The month, and a look whether there is more.
-    assert_eq!(asked(&world), 2);
-    edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
-    assert!(asked(&world) > 2, "another hundred lines are proven anew");
-    assert_eq!(asked(&world), 2);
-    // As if it had been read before its end: the hundred may have become more since.
-    world.alter(&format!(
-        "UPDATE sync.journal_months SET sent_at = TIMESTAMPTZ '{closed}-15 03:15:00+00'"
-    ));
-    assert!(asked(&world) > 2, "it is over only now");
-    assert_eq!(asked(&world), 2);
-    assert_journal(&world, "revenue_journals", None);
-}
-
 /// However the service says that a month is too large.
 #[test]
 fn a_month_that_is_too_large_is_read_in_halves() {
@@ -221,52 +193,6 @@ fn a_month_that_is_too_large_is_read_in_halves() {
     assert_status(&read(&world, &closed, &[]), 0);
     assert_eq!(asked(&world, "DepotJournals").len(), 3, "and of halves that are known one pass");
     assert_journal(&world, "depot_journals", None);
-}
-
-/// A day with more lines than the service gives at once cannot be asked in halves.
-#[test]
-fn a_day_that_is_cut_short_makes_its_month_incomplete() {
-    let paging = JournalPaging::Truncates { lines: 100, skips: false };
-    let lines = Options { journal_paging: paging, journal_lines: Some(5_000), ..options(10) };
-    let world = World::with(lines);
-    world.journals_since(&format!("{}-01", month(1)));
-    let settings = format!(
-        "{FEED}[journals]\nids = [{OFFICE}]\n[resources]\ndisable = [\"case_journals\", \
-         \"depot_journals\", \"revenue_journal_sums\", \"settlement_journals\"]\n"
-    );
-    world.configure(&settings);
-    assert_status(&world.run(&["sync"]), 3);
-    let told = rows(&world.store(), NOT_COMPLETE);
-    assert_eq!(told[0], format!("revenue_journals | {OFFICE} | {} | incomplete", month(1)));
-}
-
-/// The halves of a window add up to what the service gives at once where one of them is empty.
-#[test]
-fn a_day_that_is_cut_short_is_told_though_its_neighbours_have_no_lines() {
-    let world = depot_only(options(10), 2);
-    let closed = month(2);
-    let lines = |ids: std::ops::Range<u32>| {
-        let line = |id| format!("{{\"DepotJournalDocumentId\": {id}, \"Amount\": {id}.50}}");
-        format!("[{}]", ids.map(line).collect::<Vec<_>>().join(","))
-    };
-    // More than a hundred on the fifth, thirty in the second half of the month, however long that is.
-    let answers = [
-        (String::new(), lines(0..0)),
-        (format!("fromDate={closed}-01"), lines(0..100)),
-        (format!("fromDate={closed}-05"), lines(0..100)),
-        (format!("toDate={closed}-04"), lines(0..0)),
-        (format!("fromDate={closed}-15"), lines(100..130)),
-        (format!("fromDate={closed}-16"), lines(100..130)),
-        (format!("fromDate={closed}-17"), lines(100..130)),
-    ];
-    for (query, body) in answers {
-        let rule = fault(&path_of("DepotJournals"), None, garbage(&body));
-        world.sandbox.fault(Rule { query: Some(query), ..rule });
-    }
-    // The lines before were others, so that they are doubted or not is not the question here.
-    assert_status(&read(&world, &closed, &["--set", "source.doubt=0s"]), 3);
-    let told = rows(&world.store(), NOT_COMPLETE);
-    assert_eq!(told, [format!("depot_journals | {OFFICE} | {closed} | incomplete")]);
 }
 
 /// The same lines in another order are the same lines.
@@ -286,6 +212,29 @@ fn parts_agree_in_whatever_order_their_lines_come() {
     let output = read(&world, &closed, &["--set", "source.doubt=0s"]);
     assert!(!shown(&output).contains("did not come completely"), "{}", shown(&output));
     assert_eq!(asked(&world, "DepotJournals").len(), 4, "two passes over two halves");
+}
+
+/// Annotations are a set, and what no column takes, or moves by itself, is no content.
+#[test]
+fn parts_agree_in_what_says_which_lines_they_are() {
+    let cases = OF_DEPOT.replace("case_journals", "depot_journals");
+    let world = depot_with(Options { heavy_journal: heavy(20), ..options(10) }, 2, &cases);
+    let closed = month(2);
+    let path = path_of("CaseJournals");
+    let bodies = [
+        "[{\"Address\": \"Storgata 1\", \"CaseStatus\": \"Open\", \
+          \"Annotations\": [{\"Annotation\": \"a\"}, {\"Annotation\": \"b\"}]}]",
+        "[{\"New\": 1, \"CaseStatus\": \"Sold\", \"Address\": \"Storgata 1\", \
+          \"Annotations\": [{\"Annotation\": \"b\"}, {\"Annotation\": \"a\"}]}]",
+    ];
+    for (nth, body) in (1..).zip(bodies) {
+        let query = Some(format!("fromDate={closed}-01"));
+        world.sandbox.fault(Rule { query, nth, ..fault(&path, Some(1), garbage(body)) });
+    }
+    world.sandbox.reset_stats();
+    let output = read(&world, &closed, &["--set", "source.doubt=0s"]);
+    assert!(!shown(&output).contains("did not come completely"), "{}", shown(&output));
+    assert_eq!(asked(&world, "CaseJournals").len(), 4, "two passes over two halves");
 }
 
 /// What takes long to fail is not asked around the clock.

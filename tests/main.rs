@@ -30,6 +30,7 @@ mod half_answers;
 mod interleavings;
 mod journal_doubt;
 mod journal_months;
+mod journal_proof;
 mod journal_reading;
 mod journal_scopes;
 mod journals;

@@ -96,7 +96,7 @@ mod tests {
             window_days: None,
             digest: None,
             mirrored: None,
-            was_over: false,
+            is_proven: false,
         }
     }
 

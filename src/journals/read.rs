@@ -45,10 +45,10 @@ impl Extractor {
     pub(crate) fn month(&self, resource: &Arc<Resource>, month: &DueMonth, gate: Gate) -> Reading {
         let (extractor, resource) = (self.clone(), Arc::clone(resource));
         let (scope, digest, mirrored) = (month.scope, month.digest.clone(), month.mirrored);
-        let (window_days, was_over) = (month.window_days, month.was_over);
+        let (window_days, is_proven) = (month.window_days, month.is_proven);
         let passes = gate.clone();
         let read = async move {
-            let known = Known { window_days, digest: digest.as_deref(), was_over, mirrored };
+            let known = Known { window_days, digest: digest.as_deref(), is_proven, mirrored };
             extractor.journal_within(&resource, scope, known, passes).await
         };
         Reading::new(Box::pin(read), gate)
@@ -66,7 +66,7 @@ impl Extractor {
         scope: JournalScope,
         window_days: Option<u32>,
     ) -> Result<MonthRead> {
-        let known = Known { window_days, digest: None, was_over: false, mirrored: None };
+        let known = Known { window_days, digest: None, is_proven: false, mirrored: None };
         self.journal_within(resource, scope, known, Gate::open()).await
     }
 
@@ -206,8 +206,8 @@ struct Known<'a> {
     window_days: Option<u32>,
     /// The lines of the last complete one.
     digest: Option<&'a str>,
-    /// That was after the month's end.
-    was_over: bool,
+    /// See [`DueMonth::is_proven`].
+    is_proven: bool,
     /// The answer that the mirrored lines are, in its order.
     mirrored: Option<AnswerDigest>,
 }
@@ -300,8 +300,8 @@ impl<'a> Calls<'a> {
         let mut parts = self.answered(windows, &mut shown).await?;
         let came = digest_of(&parts);
         let is_complete = |parts: &[Part]| parts.iter().all(|part| part.complete);
-        // A month that was still to grow may have more than the round number it had then.
-        let may_be_cut = !known.was_over && parts.iter().any(Part::is_round);
+        // More lines than the round number may have come since.
+        let may_be_cut = !known.is_proven && parts.iter().any(Part::is_round);
         let is_known = is_complete(&parts) && known.digest == Some(came.as_str()) && !may_be_cut;
         if !is_known {
             parts = self.proven(parts, &mut shown).await?;

@@ -218,7 +218,7 @@ impl Months<'_> {
                     may_be_larger,
                     window_days,
                     digest,
-                    was_over,
+                    is_proven: was_over && !reason.proves_anew(),
                     mirrored: mirrored
                         .filter(|_| reason.believes_the_mirror())
                         .map(AnswerDigest::new),

@@ -64,8 +64,9 @@ pub(crate) struct DueMonth {
     pub(crate) window_days: Option<u32>,
     /// Which lines the last complete reading brought.
     pub(crate) digest: Option<String>,
-    /// That was after the month's end.
-    pub(crate) was_over: bool,
+    /// That was after the month's end, and nothing calls for another proof: a round number of lines that comes again
+    /// is all of them.
+    pub(crate) is_proven: bool,
     /// The answer that the mirrored lines are, in its order.
     pub(crate) mirrored: Option<AnswerDigest>,
 }

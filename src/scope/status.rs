@@ -154,6 +154,12 @@ impl DueReason {
         }
     }
 
+    /// Whether a round number of lines is proven to be all of them once more, though they were before. A service
+    /// that gives no more at once hides what came since behind the lines that were there.
+    pub(crate) fn proves_anew(self) -> bool {
+        self == DueReason::Recheck || !self.believes_the_mirror()
+    }
+
     /// As it stands in `sync.journal_months.due`.
     pub(crate) fn name(self) -> &'static str {
         name_in(&DueReason::NAMES, self).unwrap_or_default()
