@@ -52,6 +52,14 @@ fn lose(world: &World, journal: Journal, month: &str, most: Option<usize>) -> us
     (0..most.unwrap_or(usize::MAX)).take_while(|_| world.sandbox.act(&act).is_ok()).count()
 }
 
+/// Takes so many annotations of a journal of the office, where its lines stay; all where none is said.
+fn unannotate(world: &World, journal: Journal, month: &str, most: Option<usize>) -> usize {
+    let edit = JournalEdit::AnnotationRemoved;
+    let act =
+        Act::Journal { journal, office_id: OFFICE, month: month.to_owned(), edit, line: None };
+    (0..most.unwrap_or(usize::MAX)).take_while(|_| world.sandbox.act(&act).is_ok()).count()
+}
+
 fn path_of(journal: &str) -> String {
     format!("/api/Offices/{OFFICE}/{journal}")
 }
@@ -201,6 +209,86 @@ fn another_loss_is_doubted_anew_and_the_brake_can_be_lifted() {
     assert_eq!(left(), 0);
 }
 
+/// Each line is still there, known by its key.
+#[rstest]
+#[case::revenue(Journal::RevenueJournals, "revenue_journals", "revenue_journal_annotations")]
+#[case::case(Journal::CaseJournals, "case_journals", "case_journal_annotations")]
+fn an_answer_without_annotations_takes_none_until_it_is_confirmed(
+    #[case] journal: Journal,
+    #[case] table: &str,
+    #[case] notes: &str,
+) {
+    let world = of_lines(60);
+    let closed = month(2);
+    let before = lines(&world, notes, &closed);
+    assert!(before > 0);
+    assert_eq!(unannotate(&world, journal, &closed, None), usize::try_from(before).unwrap());
+    let lacks = format!("lacks {before} of {before} annotations that are mirrored");
+    for _ in 0..2 {
+        let output = read(&world, &closed, &[]);
+        assert_status(&output, 3);
+        assert!(shown(&output).contains(&lacks), "{}", shown(&output));
+        let known = rows(&world.published(), NOT_COMPLETE);
+        assert!(known.contains(&format!("{table} | {OFFICE} | {closed} | doubted")), "{known:?}");
+        assert_eq!((lines(&world, notes, &closed), restatements(&world)), (before, vec![]));
+    }
+    much_later(&world);
+    // One that comes meanwhile is another answer.
+    let act = Act::Journal {
+        journal,
+        office_id: OFFICE,
+        month: closed.clone(),
+        edit: JournalEdit::Annotated,
+        line: Some(1),
+    };
+    world.sandbox.act(&act).unwrap();
+    assert_status(&read(&world, &closed, &[]), 3);
+    assert_eq!(lines(&world, notes, &closed), before);
+    much_later(&world);
+    assert_status(&read(&world, &closed, &[]), 0);
+    assert_eq!(lines(&world, notes, &closed), 1);
+}
+
+#[test]
+fn many_annotations_of_a_table_are_doubted_together_though_they_are_few_of_their_months() {
+    let world = of_lines(600);
+    let (table, months) = ("revenue_journal_annotations", [month(1), month(2)]);
+    let left = || months.each_ref().map(|month| lines(&world, table, month));
+    let before = left();
+    let few = 30;
+    assert!(before.iter().all(|notes| *notes > 2 * few), "{before:?}");
+    let lose = |month| unannotate(&world, Journal::RevenueJournals, month, Some(30));
+    assert_eq!(lose(&months[0]), 30);
+    assert_status(&read(&world, &months[0], &["--kind", "revenue"]), 0);
+    assert_eq!(left(), [before[0] - few, before[1]]);
+    assert_eq!(lose(&months[1]), 30);
+    let output = read(&world, &months[1], &["--kind", "revenue"]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("together more than"), "{}", shown(&output));
+    assert_eq!(left(), [before[0] - few, before[1]]);
+    much_later(&world);
+    assert_status(&read(&world, &months[1], &["--kind", "revenue"]), 0);
+    assert_eq!(left(), [before[0] - few, before[1] - few]);
+}
+
+/// What came of it is mirrored, whole or not.
+#[test]
+fn a_month_that_never_came_whole_is_not_emptied_by_one_answer_either() {
+    let world = mirrored(options(40), 2, UNSCHEDULED);
+    let closed = month(2);
+    let before = lines(&world, "case_journals", &closed);
+    assert!(before > 0);
+    let half_read = "UPDATE sync.journal_months SET complete = false, incomplete_at = now(), due = 'incomplete', \
+                     closed_read_at = NULL WHERE table_name = 'case_journals'";
+    assert!(alter(&world, half_read) > 0);
+    world.sandbox.fault(fault(&path_of("CaseJournals"), None, garbage("[]")));
+    assert_status(&read(&world, &closed, &["--kind", "case"]), 3);
+    assert_eq!(lines(&world, "case_journals", &closed), before);
+    world.sandbox.clear_faults();
+    assert_status(&read(&world, &closed, &["--kind", "case"]), 0);
+    world.assert_equal();
+}
+
 /// A service that cuts all its answers a little takes no lines either.
 #[test]
 fn many_lines_of_a_table_are_doubted_together_though_they_are_few_of_their_months() {
@@ -255,6 +343,47 @@ fn two_404_of_a_month_confirm_each_other_only_source_doubt_apart() {
     much_later(&world);
     assert_status(&read(&world, &closed, &of_office), 0);
     assert_eq!(lines(&world, "case_journals", &closed), 0);
+}
+
+/// Whoever answers in its place while it is away finds nothing of any office.
+#[test]
+fn what_answers_404_for_all_offices_is_held_for_hours_by_the_guard() {
+    let options = Options { journal_lines: Some(60), ..options(10) };
+    let world = mirrored(
+        options,
+        2,
+        &format!("{UNSCHEDULED}[resources]\ndisable = [\"revenue_journal_sums\"]\n"),
+    );
+    let closed = month(2);
+    let all = || -> i64 {
+        let of_month = format!(
+            "SELECT count(*) FROM main.revenue_journals WHERE journal_month = '{closed}-01'"
+        );
+        one(&world.store(), &of_month)
+    };
+    let (before, of_office) = (all(), lines(&world, "revenue_journals", &closed));
+    assert!(before > of_office && of_office > 50);
+    scripted(&world, "GET", "/api/Offices/*RevenueJournals", refuse(404));
+    let read_again = |status| assert_status(&read(&world, &closed, &["--kind", "revenue"]), status);
+    read_again(3);
+    much_later(&world);
+    // The second is no more than the first of what is held; then for each office alone.
+    read_again(3);
+    let doubted =
+        "SELECT count(*) FROM report.journal_coverage WHERE status = 'doubted' AND lines > 0";
+    assert_eq!(one::<i64>(&world.store(), doubted), 6, "one for each office");
+    let ago = "UPDATE sync.journal_months SET doubted_at = doubted_at - INTERVAL 5 HOUR";
+    assert!(alter(&world, ago) > 0);
+    let output = read(&world, &closed, &["--kind", "revenue", "--ids", &OFFICE.to_string()]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("answered 404 for six hours"), "{}", shown(&output));
+    assert_eq!((all(), restatements(&world)), (before, vec![]));
+    assert!(
+        alter(&world, "UPDATE sync.journal_months SET doubted_at = doubted_at - INTERVAL 2 HOUR")
+            > 0
+    );
+    read_again(0);
+    assert_eq!(all(), 0);
 }
 
 /// The first answers for months whose level is mirrored again are held against the lines that they had.

@@ -223,18 +223,19 @@ impl MonthAnswer<'_, '_> {
         self.answers.findings.failed(table, weight_of_month(kind), why);
     }
 
-    /// Whether a 404 means that this office has no such journal: it is one that the mirror knows, others
-    /// have one, and nothing of the month is mirrored, or it answered 404 `source.doubt` ago too.
+    /// Whether a 404 means that this office has no such journal: it is one that the mirror knows, the table was ever
+    /// answered otherwise, and nothing of the month is mirrored, or it answered 404 `source.doubt` ago too. Where that
+    /// would take many lines, the guard still holds them.
     fn has_no_journal(&self) -> Result<bool> {
         let (run, month) = (self.answers.run, self.month);
         let conn = run.store.connection()?;
-        let others = self.answers.findings.has_answered(&month.table)
+        let is_there = self.answers.findings.has_answered(&month.table)
             || State::new(&conn)
                 .statuses()
                 .all()?
                 .get(&month.table)
                 .is_some_and(|row| row.answered);
-        Ok(others
+        Ok(is_there
             && run.knows(month.scope)?
             && State::new(&conn).months().month_may_be_empty(
                 &month.table,

@@ -21,7 +21,7 @@ const MANY_ROWS: i64 = 10;
 /// Answers of so long count together.
 const WINDOW: Duration = Duration::from_secs(3600);
 /// What the guard holds of a scope is believed when equal answers have come for so long.
-const BELIEVED_AFTER: Duration = Duration::from_secs(6 * 3600);
+pub(super) const BELIEVED_AFTER: Duration = Duration::from_secs(6 * 3600);
 
 /// How much may leave, and when a second answer confirms the first.
 #[derive(Debug, Clone, Copy)]

@@ -22,7 +22,7 @@ use super::merge::{self, Merged};
 use crate::catalog::{Group, LINE_ID, Resource};
 use crate::decode::{Decoded, Load};
 use crate::error::{Error, Kind, Result};
-use crate::scope::{DueReason, JournalScope};
+use crate::scope::{DueReason, JournalScope, REVENUE};
 use crate::sql::{self, db, instant, instant_param, scalar_i64};
 
 /// What became of the months of some loads.
@@ -103,11 +103,12 @@ pub(super) fn apply(
             for (table, _) in &back {
                 levels::forget_moments(conn, table, now)?;
             }
-            if let Some(limits) = settings.limits(now) {
-                guard::note_removed(conn, &resource.table, of_lines.merged.deleted, limits.now)?;
-            }
-            note(conn, resource, of_lines, outcome)?;
-            if let (Some(table), Some(merged)) = (notes_of, of_notes) {
+            for (table, merged) in
+                std::iter::once((resource, of_lines)).chain(notes_of.zip(of_notes))
+            {
+                if let Some(limits) = settings.limits(now) {
+                    guard::note_removed(conn, &table.table, merged.merged.deleted, limits.now)?;
+                }
                 note(conn, table, merged, outcome)?;
             }
         } else {
@@ -203,7 +204,7 @@ fn stage_months(
         "CREATE OR REPLACE TEMP TABLE stage_months AS \
          SELECT s.journal_level, s.journal_id, s.journal_month::DATE AS journal_month, s.part, \
            s.complete, s.is_closed, s.sent::TIMESTAMPTZ AS sent_at, s.not_found, \
-           coalesce(m.complete OR m.left_at IS NOT NULL, false) AS was_read, m.closed_read_at IS NOT NULL AS closed, m.definition, \
+           m.closed_read_at IS NOT NULL AS closed, m.definition, \
            coalesce(m.annotated, true) AS annotated, \
            {last_line_id}::BIGINT AS last_line_id, s.lines \
          FROM temp.staged_months s LEFT JOIN sync.journal_months m ON m.table_name = {} \
@@ -331,7 +332,7 @@ fn months_were_read(
            annotated = {annotated}, \
            closed_read_at = coalesce(m.closed_read_at, CASE \
              WHEN EXISTS ({closing} AND o.reopened_at IS NULL) THEN {now} \
-             WHEN c.is_closed AND NOT EXISTS ({closing}) THEN {now} END) \
+             WHEN c.is_closed AND NOT EXISTS ({closing}) AND NOT {waits} THEN {now} END) \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND c.complete; \
          UPDATE sync.journal_months m SET not_found_at = NULL \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.not_found; \
@@ -350,6 +351,8 @@ fn months_were_read(
         annotated = annotated.map_or("m.annotated".to_owned(), |is| is.to_string()),
         asked = DueReason::AskedFor,
         incomplete = DueReason::Incomplete,
+        // What a month of revenue was is known when its sum was held against it.
+        waits = if resource.table == REVENUE { closings::ARE_SUMS_READ } else { "false" },
         // One that is closed stays so whatever its level was in between; one that was opened by hand waits for a hand.
         closing = format!(
             "SELECT 1 FROM sync.closings o WHERE o.journal = {name} AND {}",

@@ -151,7 +151,7 @@ fn write(conn: &Connection, resource: &Resource, pairs: &str, now: &str) -> Resu
     Ok(MergedTable { merged, months })
 }
 
-fn main(resource: &Resource) -> String {
+pub(super) fn main(resource: &Resource) -> String {
     format!("main.{}", sql::ident(&resource.table))
 }
 
