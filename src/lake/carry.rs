@@ -44,6 +44,9 @@ pub(super) enum Way {
     Anew,
     /// What differs among these rows is written.
     Differences(Among),
+    /// Rows were only added to what the lake has of this store: those are written. Where they are not all, what differs
+    /// among these.
+    Later(Among),
 }
 
 impl Way {
@@ -66,28 +69,40 @@ impl Way {
         let (Some(then), Some(now)) = (&before.changes, &table.changes) else {
             return Way::Differences(Among::All);
         };
+        let differences = |among| {
+            // Only numbers of rows are compared. In a store that was put back, or a lake that somebody else wrote to, they
+            // can be right by chance.
+            if table.only_grows && !whole && table.knows(before) {
+                return Way::Later(among);
+            }
+            Way::Differences(among)
+        };
         // In a store that was put back to an earlier state another change may have the same number.
         let is_unchanged = then == now && before.last_change.as_ref() == table.last_change();
         if is_unchanged && !(whole && before.is_partly_compared) {
             return Way::Nothing;
         }
-        if !whole && let Some(changes) = table.noted_since(before) {
+        // Whose earlier versions were taken out is not noted.
+        if !whole
+            && !table.only_grows
+            && let Some(changes) = table.noted_since(before)
+        {
             return Way::Differences(Among::Changes(changes));
         }
         if !table.has_months || then.get("") != now.get("") {
-            return Way::Differences(Among::All);
+            return differences(Among::All);
         }
         let parts = then.keys().chain(now.keys()).filter(|part| then.get(*part) != now.get(*part));
         let mut months: Vec<String> = parts.cloned().collect();
         months.sort();
         months.dedup();
-        Way::Differences(Among::Months(months))
+        differences(Among::Months(months))
     }
 
     /// Whether rows are left that were not compared since the table was `before`, or not even then.
     pub(super) fn compares_partly(&self, before: Option<&TableState>) -> bool {
         match self {
-            Way::Differences(Among::Changes(_)) => true,
+            Way::Differences(Among::Changes(_)) | Way::Later(_) => true,
             Way::Nothing => before.is_some_and(|before| before.is_partly_compared),
             _ => false,
         }
@@ -117,6 +132,10 @@ impl Way {
                 Ok(rows)
             }
             Way::Differences(among) => differences(engine, table, among),
+            Way::Later(among) => match appended(engine, table)? {
+                Some(rows) => Ok(rows),
+                None => differences(engine, table, among),
+            },
         }
     }
 }
@@ -163,11 +182,6 @@ fn anew(engine: &Engine, table: &Table) -> Result<Rows> {
 
 /// Writes the rows that differ.
 fn differences(engine: &Engine, table: &Table, among: &Among) -> Result<Rows> {
-    if table.only_grows
-        && let Some(rows) = appended(engine, table)?
-    {
-        return Ok(rows);
-    }
     match engine.comparing(|| differing::find(engine, table, among))? {
         Some(differing) => replace(engine, table, differing),
         None => Ok(Rows::default()),

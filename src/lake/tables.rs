@@ -106,9 +106,8 @@ impl Table {
     pub(super) fn noted_since(&self, before: &TableState) -> Option<RangeInclusive<i64>> {
         let (noted, now) = (self.noted.as_ref()?, self.counter()?);
         let then = before.changes.as_ref().and_then(whole)?;
-        let last = noted.changes.get(&then).map(|change| &change.id);
         let since = then.checked_add(1)?..=now;
-        if last.is_none() || last != before.last_change.as_ref() || since.is_empty() {
+        if !self.knows(before) || since.is_empty() {
             return None;
         }
         let with_scopes =
@@ -119,6 +118,14 @@ impl Table {
         }
         let changes = counter::count(now).abs_diff(counter::count(then));
         (with_scopes.count() as u64 == changes).then_some(since)
+    }
+
+    /// Whether its store has come by the state that the lake had before: the change that was the last one then it has noted.
+    pub(super) fn knows(&self, before: &TableState) -> bool {
+        let then = before.changes.as_ref().and_then(whole);
+        let change =
+            self.noted.as_ref().zip(then).and_then(|(noted, then)| noted.changes.get(&then));
+        change.is_some_and(|change| before.last_change.as_ref() == Some(&change.id))
     }
 
     /// How often any of its rows were changed, where that is one number.
@@ -238,12 +245,12 @@ fn describe(
     };
     table.identity = rows.key.clone();
     table.is_key = !rows.has_gaps;
+    table.noted = rows.scope.clone().map(|scope| Noted { scope, changes: noted });
     if table.schema == "history" {
         table.identity.extend(HISTORY.map(str::to_owned));
         table.only_grows = true;
         return;
     }
-    table.noted = rows.scope.clone().map(|scope| Noted { scope, changes: noted });
     // A row keeps its `_synced_at` when only these change (docs/architecture.md, "Values").
     let volatile = rows.volatile.iter().map(String::as_str);
     let mut moving: BTreeSet<&str> = volatile.chain(["_synced_at", LINE_NUMBER]).collect();

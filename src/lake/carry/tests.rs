@@ -400,12 +400,44 @@ fn history_gets_its_later_rows_and_is_compared_where_these_are_not_all() {
              FROM published.main.notes WHERE case_id = 19999",
         );
         sides.run("CREATE TEMP TABLE gone AS SELECT 0 AS untouched");
-        assert_eq!(sides.carry(Among::All), Rows { written: 1, removed: 0 });
+        let later = |sides: &Sides| Way::Later(Among::All).go(&sides.engine, &sides.table).unwrap();
+        assert_eq!(later(&sides), Rows { written: 1, removed: 0 });
+        sides.assert_equal();
         assert_eq!(sides.one("SELECT untouched FROM temp.gone"), 0, "nothing was compared");
         sides.run("UPDATE lake.main.notes SET _valid_to = make_timestamp(epoch_us(_valid_to) - 1)::TIMESTAMPTZ WHERE case_id = 5; DELETE FROM lake.main.notes WHERE case_id = 6");
-        assert_eq!(sides.carry(Among::All), Rows { written: 2, removed: 1 });
-        assert_eq!(sides.carry(Among::All), Rows::default());
+        assert_eq!(later(&sides), Rows { written: 2, removed: 1 });
+        sides.assert_equal();
+        assert_eq!(later(&sides), Rows::default());
+        // As many rows, and not the same ones: where nothing is believed all are compared.
+        sides.run("UPDATE lake.main.notes SET _change = 'removed' WHERE case_id = 7");
+        assert_eq!(later(&sides), Rows::default());
+        assert_eq!(sides.carry(Among::All), Rows { written: 1, removed: 1 });
     }
+}
+
+#[test]
+fn only_history_that_the_store_itself_has_carried_is_believed_until_house_is_kept() {
+    let columns: Vec<(String, String)> =
+        [("id", "BIGINT"), ("journal_month", "DATE")].map(|(n, k)| (n.into(), k.into())).into();
+    let history = |counter: i64, ids: &[(i64, &str)]| {
+        let changes = ids.iter().map(|(number, id)| {
+            (counter::of(*number), Change { id: (*id).to_owned(), has_scopes: true })
+        });
+        let noted = Noted { scope: "id".to_owned(), changes: changes.collect() };
+        let counter = counters(&[("", counter::of(counter))]);
+        Table { only_grows: true, has_months: false, noted: Some(noted), ..table(counter) }
+    };
+    let then = history(7, &[(7, "g")]).state(false);
+    let way = |table: &Table, whole| Way::of(table, Some(&then), Some(&columns), whole);
+    let (later, all) = (Way::Later(Among::All), Way::Differences(Among::All));
+    let now = history(8, &[(7, "g"), (8, "h")]);
+    assert_eq!(way(&now, false), later);
+    assert_eq!(way(&now, true), all, "house is kept");
+    assert_eq!(way(&history(8, &[(7, "G"), (8, "h")]), false), all, "the store was put back");
+    assert_eq!(way(&history(7, &[(7, "G")]), false), all, "and came as far again");
+    assert_eq!(way(&history(8, &[(8, "h")]), false), all, "nobody knows");
+    assert_eq!(way(&history(7, &[(7, "g")]), false), Way::Nothing);
+    assert!(later.compares_partly(Some(&then)) && !all.compares_partly(Some(&then)));
 }
 
 #[test]
