@@ -13,13 +13,13 @@ use serde_json::Value;
 use crate::support::follow::UNTHROTTLED;
 use crate::support::lake::{LakeWorld, PLACE, assert_no_secret, in_memory};
 use crate::support::objects::ObjectStore;
-use crate::support::postgres::Postgres;
+use crate::support::postgres::{PASSWORD, Postgres};
 use crate::support::{one, shown};
 
 const SIGABRT: i32 = 6;
 
 /// Things of many kinds, told by the feed.
-fn change(lake: &LakeWorld, from: usize) {
+pub(crate) fn change(lake: &LakeWorld, from: usize) {
     let sandbox = &lake.world.sandbox;
     let ids = sandbox.case_ids();
     let facets = [
@@ -136,27 +136,21 @@ fn of_cases_that_did_not_change_nothing_is_compared_until_house_is_kept() {
     lake.assert_equal();
 }
 
-/// A key that may not remove, a store that lists too slowly: here a file that nobody can remove.
 #[test]
-fn where_house_cannot_be_kept_what_is_published_is_carried_all_the_same() {
+fn what_a_publishing_says_that_it_wrote_is_what_it_wrote() {
     let Some(lake) = LakeWorld::in_a_file(6) else { return };
     lake.world.sync();
-    let catalog = Connection::open(lake.world.path("data/lake.ducklake")).unwrap();
-    let unremovable = "INSERT INTO ducklake_files_scheduled_for_deletion BY NAME SELECT 1000000 AS data_file_id, \
-        '/proc/version' AS path, false AS path_is_relative, TIMESTAMPTZ '2026-01-01' AS schedule_start";
-    catalog.execute_batch(unremovable).unwrap();
-    drop(catalog);
-    lake.configure(UNTHROTTLED, "keep_for = \"0s\"");
-    for round in 0..2 {
-        change(&lake, round);
-        let output = lake.world.run(&["sync"]);
+    let case_id = Some(lake.world.sandbox.case_ids()[0]);
+    for _ in 0..3 {
+        let facet = Facet::Activity;
+        lake.world.sandbox.act(&Act::Change { case_id, facet, at: None }).unwrap();
+        let output = lake.world.run(&["sync", "--set", "lake.catalog=", "--set", "lake.data="]);
         assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-        assert!(
-            shown(&output).contains("house could not be kept in the lake"),
-            "{}",
-            shown(&output)
-        );
-        lake.assert_equal();
+        // House is not kept: whatever was written is there.
+        let before = lake.files();
+        let told = lake.publish();
+        let files = format!("  files   {} (", lake.files() - before);
+        assert!(told.contains(&files), "{files}: {told}");
     }
 }
 
@@ -607,9 +601,67 @@ fn the_store_goes_on_while_the_catalog_is_away_and_the_lake_catches_up() {
         let status = status(&lake);
         status["lake"]["behind_seconds"] == 0 && status["lake"]["error"].is_null()
     });
-    assert!(!daemon.log().contains(crate::support::postgres::PASSWORD));
+    assert!(!daemon.log().contains(PASSWORD));
     daemon.stop();
     lake.publish();
+    lake.assert_equal();
+}
+
+/// A restart, a failover, a firewall. A rollback on a connection that is gone has ended the process before it could say
+/// a word.
+#[test]
+fn a_publishing_whose_connections_break_says_so_itself() {
+    let Some(postgres) = Postgres::start() else { return };
+    let Some(lake) = LakeWorld::in_postgres(6, &postgres, "oslo") else { return };
+    lake.world.sync();
+    let execute = |sql: &str| {
+        let conn = in_memory();
+        let connection = format!("{} password={PASSWORD}", postgres.connection());
+        conn.execute_batch(&format!("ATTACH '{connection}' AS pg (TYPE postgres)")).unwrap();
+        let sql = sql.replace('\'', "''");
+        conn.execute_batch(&format!("CALL postgres_execute('pg', '{sql}')")).unwrap();
+    };
+    // Comes when the snapshot is entered in the catalog.
+    let then = |what: &str| {
+        execute(&format!(
+            "CREATE OR REPLACE FUNCTION breaks() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+               PERFORM pg_terminate_backend(pid) FROM pg_stat_activity \
+                 WHERE backend_type = 'client backend' AND pid <> pg_backend_pid(); \
+               {what} RETURN NEW; END $$; \
+             DROP TRIGGER IF EXISTS breaks ON oslo.ducklake_snapshot; \
+             CREATE TRIGGER breaks AFTER INSERT ON oslo.ducklake_snapshot \
+               FOR EACH ROW EXECUTE FUNCTION breaks()"
+        ));
+    };
+    let before: String = one(&lake.reader(), "SELECT snapshot_id FROM lake.sync.lake_snapshot");
+    for (n, what) in
+        ["RAISE EXCEPTION 'no room';", "PERFORM pg_terminate_backend(pg_backend_pid());"]
+            .into_iter()
+            .enumerate()
+    {
+        then(what);
+        change(&lake, n);
+        let output = lake.world.run(&["sync"]);
+        assert_eq!(output.status.code(), Some(3), "{what}: {}", shown(&output));
+        assert!(
+            shown(&output).contains("the lake is behind: cannot "),
+            "{what}: {}",
+            shown(&output)
+        );
+        let output = lake.world.run(&["lake", "publish"]);
+        assert_eq!(output.status.code(), Some(1), "{what}: {}", shown(&output));
+        assert!(shown(&output).contains("cannot commit to the lake"), "{what}: {}", shown(&output));
+        assert_no_secret(&output);
+        let shows: String = one(&lake.reader(), "SELECT snapshot_id FROM lake.sync.lake_snapshot");
+        assert_eq!(shows, before);
+    }
+    // What is committed is told as such, though the lock's connection is gone.
+    then("");
+    assert!(lake.publish().contains("the lake shows snapshot"));
+    execute("DROP TRIGGER breaks ON oslo.ducklake_snapshot");
+    lake.assert_equal();
+    change(&lake, 5);
+    lake.world.sync();
     lake.assert_equal();
 }
 
@@ -688,14 +740,12 @@ fn three_tenants_of_one_catalog_are_read_as_one() {
         lakes[0].world.run(&["lake", "views", "--schemas", "oslo,bergen,tromso", "group.sql"]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     let script = fs::read_to_string(file).unwrap();
-    assert!(!script.contains(crate::support::postgres::PASSWORD));
+    assert!(!script.contains(PASSWORD));
     // The reader's own password; the extensions are there.
     let script: String =
         script.lines().filter(|line| !line.starts_with("INSTALL")).collect::<Vec<_>>().join("\n");
-    let script = script.replace(
-        "user=casemirror",
-        &format!("user=casemirror password={}", crate::support::postgres::PASSWORD),
-    );
+    let script =
+        script.replace("user=casemirror", &format!("user=casemirror password={}", PASSWORD));
     let conn = in_memory();
     conn.execute_batch(&script).unwrap();
     let cases: i64 = one(&conn, "SELECT count(*) FROM cases");

@@ -37,6 +37,7 @@ mod journals;
 mod kills;
 mod lake;
 mod lake_hour;
+mod lake_house;
 mod layers;
 mod lease;
 mod lists;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::engine::{Engine, LAKE, LOCK, in_postgres};
+use super::engine::{Engine, LAKE, LOCK, in_catalog, in_postgres};
 use super::errand::{Catalog, Errand};
 use super::secrets::Secrets;
 use crate::error::{self, Error, Kind, Result};
@@ -79,8 +79,8 @@ impl Engine {
         let is: String = self.one(
             "read the lake",
             &format!(
-                "SELECT max(value) FROM __ducklake_metadata_{LAKE}.{}.{METADATA} WHERE key = 'data_path'",
-                sql::ident(&errand.schema)
+                "SELECT max(value) FROM {} WHERE key = 'data_path'",
+                in_catalog(&errand.schema, METADATA)
             ),
         )?;
         let wanted = errand.data_of(store_id);

@@ -195,6 +195,15 @@ impl Engine {
         Ok(self)
     }
 
+    /// Ends it; `well`: what was to be done is done. Where the catalog's PostgreSQL is away, or may be, nothing is closed:
+    /// closing rolls back what is open, and DuckDB ends the whole process where that fails. The end of the process is
+    /// near, and gives back the lock all the same.
+    pub(super) fn close(self, well: bool) {
+        if self.lock.is_some() && !(well && self.check_lock().is_ok()) {
+            std::mem::forget(self);
+        }
+    }
+
     /// What files of a lake are to be like, which the lake remembers.
     ///
     /// # Errors
@@ -287,6 +296,11 @@ impl Engine {
 /// A query as the catalog's PostgreSQL answers it, where that is attached.
 pub(super) fn in_postgres(query: &str) -> String {
     format!("SELECT * FROM postgres_query({}, {})", sql::text(LOCK), sql::text(query))
+}
+
+/// A table of the lake's catalog, which is in this schema.
+pub(super) fn in_catalog(schema: &str, table: &str) -> String {
+    format!("__ducklake_metadata_{LAKE}.{}.{table}", sql::ident(schema))
 }
 
 /// `store.memory_limit`, or as much as is needed: this process is not the daemon's.

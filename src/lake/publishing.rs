@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::carry::{Rows, Way};
 use super::comments::Comments;
-use super::engine::{Engine, LAKE};
+use super::engine::{Engine, LAKE, in_catalog};
 use super::errand::Errand;
 use super::keeping::{self, Keeping, Kept};
 use super::shown::{Published, Shown, TableState};
@@ -53,10 +53,16 @@ pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Car
     rustix::process::umask(Mode::from_raw_mode(0o022));
     step("opening the lake");
     let engine = Engine::open(errand)?;
-    let published = Published::read(&engine, &errand.place())?;
+    let done = publish_with(&engine, errand, &mut step);
+    engine.close(done.is_ok());
+    done
+}
+
+fn publish_with(engine: &Engine, errand: &Errand, step: &mut impl FnMut(&str)) -> Result<Carried> {
+    let published = Published::read(engine, &errand.place())?;
     engine.attach(errand, &published.store_id)?;
     empty_spill(&errand.spill)?;
-    let shown = Shown::read(&engine, &published, &errand.schema)?;
+    let shown = Shown::read(engine, &published, &errand.schema)?;
     engine.check_data(errand, &published.store_id)?;
     let mut carried = Carried {
         snapshot_id: published.snapshot_id.clone(),
@@ -71,14 +77,15 @@ pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Car
         if let Some(shown) = shown {
             shown.check_not_later(published, errand)?;
         }
-        carry(&engine, errand, (shown, published), &mut carried, &mut step)?;
+        carry(engine, errand, (shown, published), &mut carried, step)?;
     }
     // Whoever reads an earlier snapshot would see it still. A publishing that was killed before it came to this has
     // left it to the next one, whether that has anything else to do or not.
     if shown.is_some_and(|shown| shown.erasures != published.erasures) {
         let mut kept = carried.kept.unwrap_or_default();
-        kept.add(keeping::keep(&engine, Keeping::NewestAlone, Timestamp::now(), &mut step)?);
-        published.enter_removal(&engine)?;
+        let now = Timestamp::now();
+        kept.add(keeping::keep(engine, &errand.schema, Keeping::NewestAlone, now, step)?);
+        published.enter_removal(engine)?;
         carried.kept = Some(kept);
     }
     Ok(carried)
@@ -116,11 +123,12 @@ fn carry(
     step("committing");
     engine.run("commit to the lake", "COMMIT")?;
     failpoint::hit("lake-committed");
-    (carried.files, carried.bytes) = written(engine, &errand.schema)?;
+    // It is committed, whether it can be counted or not.
+    (carried.files, carried.bytes) = written(engine, &errand.schema).unwrap_or_default();
     // Last: where it cannot be done, for a key that may not remove or a store that lists too slowly, what was carried
     // is there all the same. It is tried again when it is due the next time.
     if is_house_due && shown.is_some() {
-        match keeping::keep(engine, Keeping::For(errand.keep_for), now, step) {
+        match keeping::keep(engine, &errand.schema, Keeping::For(errand.keep_for), now, step) {
             Ok(kept) => carried.kept = Some(kept),
             Err(error) => carried.untidy = Some(error.chain()),
         }
@@ -199,20 +207,22 @@ fn columns_there(engine: &Engine) -> Result<BTreeMap<Name, Vec<Column>>> {
     Ok(there)
 }
 
-/// How many files the newest snapshot of the lake brought, and their bytes.
+/// How many files the newest snapshot of the lake brought, and their bytes. They are told by their numbers: one that takes
+/// the place of another keeps the snapshot that this one began with.
 fn written(engine: &Engine, schema: &str) -> Result<(u64, u64)> {
-    let of = |table: &str| {
-        let table = format!("__ducklake_metadata_{LAKE}.{}.{table}", sql::ident(schema));
+    let of = |table: &str, number: &str| {
         format!(
-            "SELECT file_size_bytes FROM {table} WHERE begin_snapshot = (SELECT max(id) FROM {LAKE}.current_snapshot())"
+            "SELECT file_size_bytes FROM {} WHERE {number} >= (SELECT next_file_id FROM {} ORDER BY snapshot_id DESC LIMIT 1 OFFSET 1)",
+            in_catalog(schema, table),
+            in_catalog(schema, "ducklake_snapshot")
         )
     };
     let rows = engine.query(
         "read what was written",
         &format!(
             "SELECT count(*), coalesce(sum(file_size_bytes), 0)::BIGINT FROM ({} UNION ALL {})",
-            of("ducklake_data_file"),
-            of("ducklake_delete_file")
+            of("ducklake_data_file", "data_file_id"),
+            of("ducklake_delete_file", "delete_file_id")
         ),
         |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs())),
     )?;
