@@ -60,7 +60,7 @@ fn many_small_changes_leave_few_files_behind() {
     lake.configure(UNTHROTTLED, "keep_for = \"0s\"");
     let day = "(day - DATE '1900-01-01')";
     // So many publishings of so many rows, of which a last one changes one each; and what is left of them.
-    for (publishings, rows, left) in [(40, 10, 1), (140, 40, 0)] {
+    for (round, (publishings, rows, left)) in [(40, 10, 1), (140, 40, 0)].into_iter().enumerate() {
         let conn = lake.meddler();
         for n in 0..publishings {
             let (first, end) = (n * rows, (n + 1) * rows);
@@ -71,7 +71,7 @@ fn many_small_changes_leave_few_files_behind() {
         let (_, deleted, _) = calendar_files(&conn);
         assert!(deleted > publishings, "{deleted}");
         drop(conn);
-        change(&lake, publishings);
+        change(&lake, round);
         lake.world.sync();
         let (files, deleted, _) = calendar_files(&lake.reader());
         // What of a large file few rows are gone of is not written anew.
