@@ -295,3 +295,29 @@ fn what_came_incompletely_of_an_office_that_was_gone_is_asked_again() {
     assert_eq!(one::<String>(&world.published(), &status), "complete");
     world.assert_equal();
 }
+
+/// The journals are read before the list of the offices is.
+#[test]
+fn an_office_that_is_gone_before_the_list_says_so_keeps_its_lines() {
+    let world = mirrored(options(12), 2, "");
+    let mirrored = || {
+        let count =
+            |table| format!("(SELECT count(*) FROM main.{table} WHERE journal_id = {OFFICE})");
+        let tables = ["case_journals", "depot_journals", "revenue_journals", "settlement_journals"];
+        lines(&world.store(), &format!("SELECT {}", tables.map(count).join(", ")))
+    };
+    let before = mirrored();
+    leaves_the_list(&world);
+    let path = format!("/api/Offices/{OFFICE}/*Journals*");
+    world.sandbox.fault(fault(&path, None, refuse(404)));
+    let (from, to) = (format!("{}-01", month(2)), format!("{}-01", month(0)));
+    for _ in 0..3 {
+        world.run(&["journals", "--from", &from, "--to", &to, "--set", "source.doubt=0s"]);
+        assert_eq!(mirrored(), before);
+    }
+    let told = "SELECT count(*) FROM report.journal_restatements";
+    assert_eq!(one::<i64>(&world.store(), told), 0);
+    let of_office =
+        format!("SELECT DISTINCT status FROM report.journal_coverage WHERE journal_id = {OFFICE}");
+    assert_eq!(lines(&world.store(), &of_office), ["{'status': gone}"]);
+}

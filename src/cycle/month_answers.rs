@@ -22,6 +22,8 @@ pub(super) struct MonthNotes {
     under_way: usize,
     /// Per table, whether every month of somebody known answered 404.
     not_found: BTreeMap<String, bool>,
+    /// Whether the list of the offices came, where a 404 made it be read once more.
+    list_came: Option<bool>,
     /// Months that could not be read completely: table, id, month.
     pub(crate) lacking: Vec<(String, i64, Month)>,
 }
@@ -46,6 +48,11 @@ impl MonthNotes {
     fn ended(&mut self, month: &DueMonth, read: Option<&Result<MonthRead>>) {
         self.under_way -= 1;
         match read {
+            // Windows of which not all lines came are no measure for other months.
+            Some(Ok(read)) if is_incomplete(read) => {
+                self.not_found.insert(month.table.clone(), false);
+                self.exploration.failed(month);
+            }
             Some(Ok(read)) => {
                 self.not_found.insert(month.table.clone(), false);
                 self.exploration.was_read(month, read.window_days, read.too_much);
@@ -57,6 +64,11 @@ impl MonthNotes {
     fn lacks(&mut self, month: &DueMonth) {
         self.lacking.push((month.table.clone(), month.scope.id, month.scope.month));
     }
+}
+
+/// Whether some of a month's lines may be missing.
+fn is_incomplete(read: &MonthRead) -> bool {
+    read.load.decoded.any_without_key() || read.load.scopes.iter().any(|scope| !scope.complete)
 }
 
 /// What came of the calls for a journal's month.
@@ -95,15 +107,14 @@ impl MonthAnswer<'_, '_> {
         if !missing || run.knows(month.scope)? {
             *notes.not_found.entry(month.table.clone()).or_insert(true) &= missing;
         }
-        self.failed(error).await
+        self.failed(error, notes).await
     }
 
     /// Loads a month; returns whether it is complete.
     async fn load(&mut self, read: MonthRead) -> Result<bool> {
         let (run, month) = (self.answers.run, self.month);
         self.answers.findings.answered(&month.table);
-        let incomplete =
-            read.load.decoded.any_without_key() || read.load.scopes.iter().any(|s| !s.complete);
+        let incomplete = is_incomplete(&read);
         if incomplete {
             let why = "the month did not come completely: nothing is deleted";
             self.note_failure(FailureKind::Incomplete, why, self.took).await?;
@@ -126,7 +137,7 @@ impl MonthAnswer<'_, '_> {
     }
 
     /// A month that cannot be read does not stop the others, and is visibly missing.
-    async fn failed(&mut self, error: Error) -> Result<()> {
+    async fn failed(&mut self, error: Error, notes: &mut MonthNotes) -> Result<()> {
         let (run, month, resource) = (self.answers.run, self.month, self.resource);
         let took = self.took;
         if !self.answers.tables.is_active(&month.table) {
@@ -135,7 +146,21 @@ impl MonthAnswer<'_, '_> {
         }
         let kind = error.kind();
         if kind == Kind::NotFound {
-            let fate = gone::look_for(&self.answers.tables, month.scope).await?;
+            let mut fate = gone::look_for(&self.answers.tables, month.scope).await?;
+            if fate == Fate::Listed && self.was_missing()? {
+                // Before its lines leave: it may have left the list since that was last read.
+                let came = match notes.list_came {
+                    Some(came) => came,
+                    None => {
+                        *notes.list_came.insert(gone::look_at_list(&self.answers.tables).await?)
+                    }
+                };
+                if !came {
+                    self.is_failing(kind, gone::LIST_LACKS);
+                    return self.note_failure(FailureKind::NotFound, gone::LIST_LACKS, took).await;
+                }
+                fate = gone::look_for(&self.answers.tables, month.scope).await?;
+            }
             if fate == Fate::Doubted {
                 self.is_failing(kind, gone::LEFT);
                 self.note_failure(FailureKind::NotFound, gone::LEFT, Duration::ZERO).await?;
@@ -242,6 +267,11 @@ impl MonthAnswer<'_, '_> {
                 month.scope,
                 Timestamp::now() - run.config.source.doubt,
             )?)
+    }
+
+    fn was_missing(&self) -> Result<bool> {
+        let conn = self.answers.run.store.connection()?;
+        State::new(&conn).months().month_was_missing(&self.month.table, self.month.scope)
     }
 
     async fn note_failure(&self, kind: FailureKind, why: &str, took: Duration) -> Result<()> {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::part::{Part, Pass, compared};
-use super::read::{Calls, Shown};
-use crate::error::Result;
+use super::read::{Calls, Shown, is_too_much};
+use crate::error::{Kind, Result};
 use crate::extract::away_from_calls;
 use crate::scope::Window;
 
@@ -40,6 +40,33 @@ impl Calls<'_> {
             }
             Ok(proven)
         })
+    }
+
+    /// A day with a round number of lines, and no answer with more, has no halves to tell whether these are all. Asked
+    /// together with the next part that has lines, it has to come to more.
+    pub(super) async fn look_beyond_days(&self, parts: &[Part], shown: &mut Shown) -> Result<()> {
+        let lines_of = |part: &Part| part.records.len();
+        let with_lines: Vec<&Part> = parts.iter().filter(|part| lines_of(part) > 0).collect();
+        for two in with_lines.windows(2) {
+            let whole = |part: &&&Part| part.of_one_day && part.complete && part.is_round();
+            let Some(most) = two.iter().filter(whole).map(|part| lines_of(part)).max() else {
+                continue;
+            };
+            if most < shown.most || shown.cut_at.contains(&most) {
+                continue;
+            }
+            let window = Window { from: two[0].window.from, to: two[1].window.to };
+            match self.window(window, &mut None).await {
+                Ok(both) if lines_of(&both) <= most => drop(shown.cut_at.insert(most)),
+                Ok(both) => shown.most = shown.most.max(lines_of(&both)),
+                // It gives no more than a day at once: nothing is shown, and such a call is dear.
+                Err(error) if is_too_much(&error) || error.kind() == Kind::Unreachable => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// A day with as many lines as the service was seen to give at once may have more, and there are no

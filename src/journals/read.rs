@@ -221,6 +221,8 @@ pub(super) struct Shown {
     is_reached: bool,
     /// As many lines came where there were more: the service gives no more at once.
     pub(super) cut_at: BTreeSet<usize>,
+    /// The most lines that were answered at once.
+    pub(super) most: usize,
 }
 
 pub(super) struct Calls<'a> {
@@ -295,8 +297,13 @@ impl<'a> Calls<'a> {
         let whole = self.scope.month.window();
         let windows = whole.parts(known.window_days.unwrap_or(u32::MAX));
         let asked = windows.len();
-        let mut shown =
-            Shown { sent: None, too_long: u32::MAX, is_reached: false, cut_at: BTreeSet::new() };
+        let mut shown = Shown {
+            sent: None,
+            too_long: u32::MAX,
+            is_reached: false,
+            cut_at: BTreeSet::new(),
+            most: 0,
+        };
         let mut parts = self.answered(windows, &mut shown).await?;
         let came = digest_of(&parts);
         let is_complete = |parts: &[Part]| parts.iter().all(|part| part.complete);
@@ -305,6 +312,7 @@ impl<'a> Calls<'a> {
         let is_known = is_complete(&parts) && known.digest == Some(came.as_str()) && !may_be_cut;
         if !is_known {
             parts = self.proven(parts, &mut shown).await?;
+            self.look_beyond_days(&parts, &mut shown).await?;
             self.distrust_cut_days(&mut parts, &shown);
         }
         let too_much = parts.len() > asked;
@@ -360,6 +368,7 @@ impl<'a> Calls<'a> {
                 Err(_) => None,
             };
             shown.is_reached |= read.is_ok();
+            shown.most = shown.most.max(read.as_ref().map_or(0, |part| part.records.len()));
             let Some([first, second]) = halves else {
                 parts.push(read?);
                 share.done(1);
@@ -435,7 +444,7 @@ impl<'a> Calls<'a> {
 }
 
 /// Failures that less to do may mend. A service that is too busy, or refuses us, is not among them.
-fn is_too_much(error: &Error) -> bool {
+pub(super) fn is_too_much(error: &Error) -> bool {
     const TOO_LARGE: u16 = 413;
     matches!(error.kind(), Kind::Timeout | Kind::Server | Kind::BadAnswer | Kind::TooLarge)
         || refusal(error).is_some_and(|refusal| refusal.status == TOO_LARGE)

@@ -377,6 +377,19 @@ impl Months<'_> {
         )? > 0)
     }
 
+    /// Whether this month, with lines, answered 404 before, and not otherwise since.
+    pub(crate) fn month_was_missing(&self, table: &str, scope: JournalScope) -> Result<bool> {
+        let sql = format!(
+            "SELECT count(*) FROM sync.journal_months WHERE table_name = {} AND journal_level = {} \
+               AND journal_id = {} AND journal_month = DATE {} AND not_found_at IS NOT NULL",
+            sql::text(table),
+            sql::text(&scope.level.to_string()),
+            scope.id,
+            sql::text(&scope.month.first().to_string()),
+        );
+        Ok(scalar_i64(self.conn, &sql)? > 0)
+    }
+
     /// Keeps when a month first answered 404.
     pub(crate) fn month_was_not_found(
         &self,
