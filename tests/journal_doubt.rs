@@ -218,10 +218,10 @@ fn an_answer_without_annotations_takes_none_until_it_is_confirmed(
     #[case] table: &str,
     #[case] notes: &str,
 ) {
-    let world = of_lines(60);
+    let world = of_lines(300);
     let closed = month(2);
     let before = lines(&world, notes, &closed);
-    assert!(before > 0);
+    assert!(before > 10, "{before}: of a few, all may go");
     assert_eq!(unannotate(&world, journal, &closed, None), usize::try_from(before).unwrap());
     let lacks = format!("lacks {before} of {before} annotations that are mirrored");
     for _ in 0..2 {

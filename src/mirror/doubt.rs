@@ -4,7 +4,7 @@
 //! The month stays as it is, and the store keeps since when it is doubted, a digest of the doubted lines,
 //! and what they add up to. It is believed when an equal answer comes `source.doubt` later, or when the
 //! platform's own sum, asked after the doubted answer, is that of the doubted lines. The annotations of lines that stay count
-//! by the same rule. Where what many months lack is too much together, those that lack anything are doubted in the same way,
+//! by the same rule, but that a few may go though they are all. Where what many months lack is too much together, those that lack anything are doubted in the same way,
 //! those too that answered 404 twice, for as long as the guard holds anything.
 
 use crate::sql::scalar_i64;
@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::scope::{DueReason, FailureKind, JournalScope, Month, REVENUE, REVENUE_SUMS, ScopeId};
 use crate::sql::{self, db, instant, query};
 
-/// So many lines of a month may always go.
+/// So many lines of a month may go though they are most, and so many annotations though they are all.
 const FEW_LINES: i64 = 10;
 
 /// A doubted month, as the store says it.
@@ -140,11 +140,10 @@ pub(super) fn hold(
 
 /// What a month's answer (`o`, as in `temp.old_months`) lacks to be doubted for itself.
 fn lacks_too_much() -> String {
-    let most = |lacks: &str, of: &str| {
-        format!("({lacks} = {of} OR {lacks} > {FEW_LINES} AND {lacks} * 2 > {of})")
-    };
+    let most = |lacks: &str, of: &str| format!("{lacks} > {FEW_LINES} AND {lacks} * 2 > {of}");
+    // That the last annotation of a month is taken back is nothing rare.
     format!(
-        "({} OR o.lost_notes > 0 AND {})",
+        "(o.gone = o.lines OR {} OR {})",
         most("o.gone", "o.lines"),
         most("o.lost_notes", "o.notes")
     )
