@@ -15,7 +15,6 @@ mod uploading;
 mod verifying;
 mod views;
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -96,18 +95,21 @@ impl Session {
     /// the client's settings.
     pub(crate) fn open(config: Config, writing: Writing, progress: Progress) -> Result<Session> {
         let catalog = catalog_of(&config)?;
-        // Before anything is made, and anything asked.
         config.check_folders()?;
-        Client::check(&config)?;
-        let root = root_of(&config)?;
-        let bucket_is_empty = Cell::new(false);
+        let mut places = None;
+        // Before anything is made or changed, and anything asked; but where another process holds the store, that is what
+        // is said: it may be a daemon, which knows what is not in this environment.
         let store = Store::open_for(writing, &config, &catalog, |conn| {
-            bucket_is_empty.set(check_places(&config, root.as_ref(), conn)?);
+            Client::check(&config)?;
+            let root = root_of(&config)?;
+            let bucket_is_empty = check_places(&config, root.as_ref(), conn)?;
+            places = Some((root, bucket_is_empty));
             Ok(())
         })?;
         Root::remove_unfinished(store.path())?;
+        let (root, bucket_is_empty) = places.unwrap_or_default();
         let session = Session::of(config, root, catalog, store, progress)?;
-        session.publishing.uploads.set_empty(bucket_is_empty.get());
+        session.publishing.uploads.set_empty(bucket_is_empty);
         Ok(session)
     }
 

@@ -13,9 +13,7 @@ use crate::evidence::alter;
 use crate::readers::python;
 use crate::support::daemon::Daemon;
 use crate::support::follow::{assert_status, unthrottled};
-use crate::support::journals::{
-    FEED, OFFICE, edit, mirrored, month, options, read_again, restatements, rows,
-};
+use crate::support::journals::{FEED, OFFICE, edit, mirrored, month, options, read_again, rows};
 use crate::support::scripted::{fault, garbage, refuse};
 use crate::support::{World, one, shown};
 
@@ -130,50 +128,6 @@ fn the_first_complete_reading_after_the_close_day_closes_a_month() {
                      closed_lines = current_lines AND coalesce(net_payment, 0) = 0";
     let all = "SELECT count(*) - 1 FROM report.journal_statement";
     assert_eq!(one::<i64>(&world.published(), unchanged), one::<i64>(&world.published(), all));
-}
-
-/// The sum is asked in the same run.
-#[test]
-fn a_first_reading_that_its_sum_refutes_closes_nothing() {
-    let closed = month(2);
-    let world = World::with(options(40));
-    world.journals_since(&format!("{closed}-01"));
-    world.configure(FEED);
-    let query = Some(format!("fromDate={closed}-01"));
-    let path = format!("/api/Offices/{OFFICE}/RevenueJournals");
-    world.sandbox.fault(Rule { query, ..fault(&path, Some(1), garbage("[]")) });
-    world.sync();
-    let expected = format!("close_day | {} | false", at_source(&world, &closed));
-    assert!(!expected.starts_with("close_day | 0 |"), "{expected}");
-    assert_eq!(closings(&world, &closed), [expected.as_str()]);
-    assert_eq!(restatements(&world), [""; 0]);
-    world.assert_equal();
-}
-
-/// As where a run ends between the lines and their sum.
-#[test]
-fn a_month_of_revenue_whose_sum_was_not_read_yet_is_closed_when_it_was() {
-    let closed = month(2);
-    let world = World::with(options(40));
-    world.journals_since(&format!("{closed}-01"));
-    world.configure(FEED);
-    let rule = fault(SUMS, None, refuse(500));
-    world.sandbox.fault(Rule { method: Some("PUT".to_owned()), ..rule });
-    assert_status(&world.run(&["sync"]), 3);
-    assert_eq!(closings(&world, &closed), [""; 0]);
-    let others = "SELECT count(DISTINCT journal) FROM report.closings";
-    assert_eq!(one::<i64>(&world.published(), others), 3);
-    // What changes until it is closed is no restatement.
-    edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
-    world.sandbox.clear_faults();
-    let day = format!("{closed}-01");
-    // Other months' sums wait for their backoff.
-    assert_status(&world.run(&["journals", "--from", &day, "--to", &day]), 3);
-    assert_eq!(
-        closings(&world, &closed),
-        [format!("close_day | {} | false", at_source(&world, &closed))]
-    );
-    assert_eq!(restatements(&world), [""; 0]);
 }
 
 /// With few trailing months nothing else reads a month after its close day, and what is corrected then would be taken for

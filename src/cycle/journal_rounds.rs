@@ -1,7 +1,6 @@
 //! The journals' months that are due, read in rounds: what does not add up is read once more.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -10,7 +9,7 @@ use super::fetch::Fetcher;
 use super::queue::Queue;
 use super::signals::Interrupt;
 use crate::error::Result;
-use crate::mirror::{Closings, State};
+use crate::mirror::State;
 use crate::scope::{
     DueMonth, DueReason, JournalScope, Month, REVENUE, REVENUE_SUMS, TableStatus, Urgency, Work,
 };
@@ -53,7 +52,6 @@ impl<'c, 'r> Rounds<'c, 'r> {
                     run.write(|conn| State::new(conn).controls().sums_follow_their_lines()).await?;
                     continue;
                 }
-                self.close_what_adds_up().await?;
                 // What gave way and is not due any more is nobody's.
                 if self.only.is_none() && !run.options.is_partial() {
                     run.months.forget();
@@ -74,27 +72,6 @@ impl<'c, 'r> Rounds<'c, 'r> {
                 self.hold_against(totals).await?;
             }
         }
-    }
-
-    /// Closes the months of revenue whose `close_day` has come, now that the sums were held against them.
-    async fn close_what_adds_up(&self) -> Result<()> {
-        let run = self.fetcher.run;
-        let stays_open = self.only.is_some_and(|(request, _)| request.stays_open);
-        if stays_open || !self.tables.iter().any(|table| table == REVENUE) {
-            return Ok(());
-        }
-        let journals = &run.config.journals;
-        let close_day = (journals.close_day, &run.config.source.time_zone);
-        let months =
-            Closings::new(&run.store.connection()?).revenue_to_close(journals.level, close_day)?;
-        if months.is_empty() {
-            return Ok(());
-        }
-        let (catalog, level) = (Arc::clone(&run.catalog), journals.level);
-        let close = move |conn: &_| {
-            Closings::new(conn).close_what_adds_up(&catalog, level, &months, Timestamp::now())
-        };
-        run.write(close).await.map(drop)
     }
 
     /// What is due and was not tried yet.

@@ -48,11 +48,6 @@ impl MonthNotes {
     fn ended(&mut self, month: &DueMonth, read: Option<&Result<MonthRead>>) {
         self.under_way -= 1;
         match read {
-            // Windows of which not all lines came are no measure for other months.
-            Some(Ok(read)) if is_incomplete(read) => {
-                self.not_found.insert(month.table.clone(), false);
-                self.exploration.failed(month);
-            }
             Some(Ok(read)) => {
                 self.not_found.insert(month.table.clone(), false);
                 self.exploration.was_read(month, read.window_days, read.too_much);

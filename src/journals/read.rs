@@ -306,6 +306,8 @@ impl<'a> Calls<'a> {
         };
         let mut parts = self.answered(windows, &mut shown).await?;
         let came = digest_of(&parts);
+        // As many days as one call bears, whether or not its lines are all.
+        let borne = (parts.len() > asked).then(|| most_days(&parts)).flatten();
         let is_complete = |parts: &[Part]| parts.iter().all(|part| part.complete);
         // More lines than the round number may have come since.
         let may_be_cut = !known.is_proven && parts.iter().any(Part::is_round);
@@ -318,7 +320,7 @@ impl<'a> Calls<'a> {
         let too_much = parts.len() > asked;
         // Of a month that came in one call nothing has to be remembered.
         let window_days = match (too_much, parts.len()) {
-            (true, _) => parts.iter().map(|part| part.window.days()).max(),
+            (true, _) => most_days(&parts),
             (false, 1) => None,
             (false, _) => known.window_days,
         };
@@ -327,6 +329,11 @@ impl<'a> Calls<'a> {
         if complete && !in_one_call && !is_known {
             (parts, complete) = self.until_it_stands_still(parts).await?;
         }
+        // Windows of which not all lines came are no measure for other months.
+        let (window_days, too_much) = match complete {
+            true => (window_days, too_much),
+            false => (borne.or(known.window_days), borne.is_some()),
+        };
         let digest = digest_of(&parts);
         let sent = shown.sent;
         let (mut records, mut marks) = (Vec::new(), Vec::new());
@@ -441,6 +448,10 @@ impl<'a> Calls<'a> {
         let of_one_day = window.days() == 1;
         Ok(Part { window, records, marks, pages: brought, complete, of_one_day })
     }
+}
+
+fn most_days(parts: &[Part]) -> Option<u32> {
+    parts.iter().map(|part| part.window.days()).max()
 }
 
 /// Failures that less to do may mend. A service that is too busy, or refuses us, is not among them.

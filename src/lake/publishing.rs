@@ -55,6 +55,10 @@ pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Car
     let engine = Engine::open(errand)?;
     let done = publish_with(&engine, errand, &mut step);
     engine.close(done.is_ok());
+    if done.is_err() {
+        // Of an engine that was left open nobody else removes it, and there may be no room for it.
+        let _ = fs::remove_dir_all(&errand.spill);
+    }
     done
 }
 

@@ -2,11 +2,9 @@
 //! (docs/architecture.md, "Journals").
 //!
 //! A month is closed by its first complete reading after `journals.close_day`, or by hand before or after
-//! that; one of revenue once the platform's sum was held against that reading. Nobody reads the months of an office that is gone: they are closed on that day as they were last read, if that
+//! that. Nobody reads the months of an office that is gone: they are closed on that day as they were last read, if that
 //! was whole. From then on what changes in it is a restatement. Reopened by hand, it stays open until it is
 //! closed by hand. No closing is ever removed.
-
-mod after_sums;
 
 use std::collections::BTreeSet;
 
@@ -23,8 +21,6 @@ use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::scope::{JournalScope, Month, REVENUE, REVENUE_SUMS, level_of};
 use crate::sql::{self, db, from_micros, instant};
-
-pub(super) use after_sums::ARE_SUMS_READ;
 
 /// Who closes the months that nobody closes by hand.
 pub(crate) const BY_CLOSE_DAY: &str = "close_day";

@@ -119,6 +119,8 @@ pub(super) fn hold(
         };
         let until = if *not_found {
             "the source has answered 404 for six hours"
+        } else if lacking.notes[0] > 0 {
+            "an equal answer comes source.doubt later"
         } else {
             "an equal answer comes source.doubt later, or the platform's sum confirms it"
         };
@@ -257,7 +259,7 @@ fn stage_doubts(lines: &Lines<'_>, doubt: Duration, any: bool) -> String {
            CASE WHEN c.not_found THEN 'not found' WHEN {alone} THEN coalesce(n.digest, 'none') \
              ELSE 'without ' || o.digest END AS digest, \
            NOT {alone} AS together, {payment} AS payment, {change} AS change, \
-           {price} AS price \
+           CASE WHEN o.lost_notes = 0 THEN {price} END AS price \
          FROM temp.stage_months c JOIN temp.old_months o ON {of_old} LEFT JOIN new n ON {of_new} \
          WHERE c.complete AND ({alone} OR {any} AND (o.gone > 0 OR o.lost_notes > 0) \
            OR c.not_found AND EXISTS (SELECT 1 FROM sync.journal_months m \
@@ -280,7 +282,8 @@ fn stage_doubts(lines: &Lines<'_>, doubt: Duration, any: bool) -> String {
 }
 
 /// The doubted months of revenue that the platform's sum confirms: it was asked after the doubted answer
-/// came, and it is that of the doubted lines, and not that of the mirrored ones.
+/// came, and it is that of the doubted lines, and not that of the mirrored ones. It says nothing of annotations, which it may
+/// not count: where these are missing, there is no price.
 const CONFIRMED: &str = "\
     SELECT d.journal_level, d.journal_id, d.journal_month \
     FROM sync.journal_months d \

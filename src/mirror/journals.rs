@@ -22,7 +22,7 @@ use super::merge::{self, Merged};
 use crate::catalog::{Group, LINE_ID, Resource};
 use crate::decode::{Decoded, Load};
 use crate::error::{Error, Kind, Result};
-use crate::scope::{DueReason, JournalScope, REVENUE};
+use crate::scope::{DueReason, JournalScope};
 use crate::sql::{self, db, instant, instant_param, scalar_i64};
 
 /// What became of the months of some loads.
@@ -332,10 +332,14 @@ fn months_were_read(
            annotated = {annotated}, \
            closed_read_at = coalesce(m.closed_read_at, CASE \
              WHEN EXISTS ({closing} AND o.reopened_at IS NULL) THEN {now} \
-             WHEN c.is_closed AND NOT EXISTS ({closing}) AND NOT {waits} THEN {now} END) \
+             WHEN c.is_closed AND NOT EXISTS ({closing}) THEN {now} END) \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND c.complete; \
          UPDATE sync.journal_months m SET not_found_at = NULL \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.not_found; \
+         UPDATE sync.journal_months m SET doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
+           doubted_change = NULL, doubted_price = NULL \
+         FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.not_found \
+           AND m.doubted_digest = 'not found'; \
          UPDATE sync.journal_months m SET last_line_id = c.last_line_id \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} \
            AND c.last_line_id > coalesce(m.last_line_id, 0); \
@@ -351,8 +355,6 @@ fn months_were_read(
         annotated = annotated.map_or("m.annotated".to_owned(), |is| is.to_string()),
         asked = DueReason::AskedFor,
         incomplete = DueReason::Incomplete,
-        // What a month of revenue was is known when its sum was held against it.
-        waits = if resource.table == REVENUE { closings::ARE_SUMS_READ } else { "false" },
         // One that is closed stays so whatever its level was in between; one that was opened by hand waits for a hand.
         closing = format!(
             "SELECT 1 FROM sync.closings o WHERE o.journal = {name} AND {}",

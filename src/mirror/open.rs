@@ -67,7 +67,7 @@ impl Store {
         writing: Writing,
         config: &config::Config,
         catalog: &Catalog,
-        check: impl Fn(Option<&Connection>) -> Result<()>,
+        check: impl FnMut(Option<&Connection>) -> Result<()>,
     ) -> Result<Store> {
         let Opened { mut root, key, mut file } = opened(writing, config, catalog, check)?;
         if writing == Writing::Applying && Residue::Store.is_in(&root)? {
@@ -152,7 +152,7 @@ fn opened(
     writing: Writing,
     config: &config::Config,
     catalog: &Catalog,
-    check: impl Fn(Option<&Connection>) -> Result<()>,
+    mut check: impl FnMut(Option<&Connection>) -> Result<()>,
 ) -> Result<Opened> {
     let path = &config.store.path;
     let is_new = !is_there(path)?;

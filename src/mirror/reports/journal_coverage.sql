@@ -164,6 +164,6 @@ COMMENT ON COLUMN report.journal_coverage.journal_month IS 'First day of the mon
 COMMENT ON COLUMN report.journal_coverage.lines IS 'Lines that are mirrored; of a sum 1 where there is one.';
 COMMENT ON COLUMN report.journal_coverage.read_at IS 'When the month was last read completely; NULL: never, or not since its journals.level is configured again.';
 COMMENT ON COLUMN report.journal_coverage.status IS
-    'complete; open: read, but before the month''s end; missing: never read completely; incomplete or failing: the last reading was, and it is tried again; doubted: the last reading lacked all lines or annotations, or most, and the month stays as it was until that is confirmed; gone: the source no longer knows the office, broker company or chain, and the month stays as it was; else the status of the table (sync.resources).';
+    'complete; open: read, but before the month''s end; missing: never read completely; incomplete or failing: the last reading was, and it is tried again; doubted: the last reading lacked all lines, or most, or most of many annotations, and the month stays as it was until that is confirmed; gone: the source no longer knows the office, broker company or chain, and the month stays as it was; else the status of the table (sync.resources).';
 COMMENT ON COLUMN report.journal_coverage.sum_matches IS
     'Revenue journals: whether the lines, with or without the payment changes of their annotations, add up to the platform''s sum; NULL where that is not known.';
