@@ -321,3 +321,28 @@ fn an_office_that_is_gone_before_the_list_says_so_keeps_its_lines() {
         format!("SELECT DISTINCT status FROM report.journal_coverage WHERE journal_id = {OFFICE}");
     assert_eq!(lines(&world.store(), &of_office), ["{'status': gone}"]);
 }
+
+/// What is mirrored of the offices is all that there is to know then.
+#[test]
+fn where_there_is_no_list_of_the_offices_a_second_404_to_a_month_is_believed() {
+    let world = World::with(options(12));
+    let closed = month(1);
+    world.journals_since(&format!("{closed}-01"));
+    world.configure(UNTHROTTLED);
+    world.sandbox.fault(fault("/api/Offices", None, refuse(404)));
+    world.sync();
+    let of_month = format!(
+        "SELECT count(*) FROM main.case_journals WHERE journal_id = {OFFICE} \
+         AND journal_month = '{closed}-01'"
+    );
+    assert!(one::<i64>(&world.store(), &of_month) > 0);
+    let path = format!("/api/Offices/{OFFICE}/CaseJournals");
+    world.sandbox.fault(fault(&path, None, refuse(404)));
+    let day = format!("{closed}-01");
+    for status in [3, 0] {
+        let doubt = ["--kind", "case", "--set", "source.doubt=0s"];
+        let asked = ["journals", "--from", &day, "--to", &day];
+        assert_status(&world.run(&[&asked[..], &doubt].concat()), status);
+    }
+    assert_eq!(one::<i64>(&world.store(), &of_month), 0);
+}

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::policy::ends_run;
 use super::tables::Tables;
 use crate::error::Result;
 use crate::mirror::{NotFound, State};
-use crate::scope::{JournalScope, Version};
+use crate::scope::JournalScope;
 
 /// Kept with the months of a scope that answered 404 and is in no list any more.
 pub(super) const LEFT: &str = "the source answers 404, and no office of the list has this id any more; a \
@@ -28,22 +27,6 @@ pub(super) enum Fate {
     Doubted,
     /// The source no longer knows it.
     Gone,
-}
-
-/// Reads the list of the offices, so that it is known which left it. Returns whether it came: what it says is believed as
-/// far as any list is.
-pub(super) async fn look_at_list(tables: &Tables<'_>) -> Result<bool> {
-    let run = tables.run;
-    let Some(offices) = tables.get("offices") else { return Ok(true) };
-    let unversioned = Version::Known(String::new());
-    match run.extractor.scope(offices, 0, None, unversioned, None).await {
-        Ok(list) => {
-            run.writer.load(list).await?;
-            Ok(true)
-        }
-        Err(error) if ends_run(error.kind()) => Err(error),
-        Err(_) => Ok(false),
-    }
 }
 
 /// What a 404 to a month means where its scope left the list: after a second one, and where none of

@@ -13,7 +13,10 @@ use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
 use crate::journals::{Exploration, MonthRead, is_more};
 use crate::mirror::State;
-use crate::scope::{DueMonth, FailureKind, JournalScope, Month, ScopeId, TableStatus};
+use crate::scope::{DueMonth, FailureKind, JournalScope, Month, ScopeId, TableStatus, Version};
+
+/// The list that says whose journals there are.
+const OFFICES: &str = "offices";
 
 /// What the months that were read together say about each other and about their journals.
 #[derive(Debug, Default)]
@@ -146,9 +149,7 @@ impl MonthAnswer<'_, '_> {
                 // Before its lines leave: it may have left the list since that was last read.
                 let came = match notes.list_came {
                     Some(came) => came,
-                    None => {
-                        *notes.list_came.insert(gone::look_at_list(&self.answers.tables).await?)
-                    }
+                    None => *notes.list_came.insert(self.look_at_list().await?),
                 };
                 if !came {
                     self.is_failing(kind, gone::LIST_LACKS);
@@ -262,6 +263,20 @@ impl MonthAnswer<'_, '_> {
                 month.scope,
                 Timestamp::now() - run.config.source.doubt,
             )?)
+    }
+
+    /// Reads the list of the offices, so that it is known which left it. Returns whether it is known: where the list is not
+    /// read at all, what is mirrored of it is all that there is to know.
+    async fn look_at_list(&mut self) -> Result<bool> {
+        let Some(offices) = self.answers.tables.get(OFFICES).cloned() else { return Ok(true) };
+        let unversioned = Version::Known(String::new());
+        let extractor = &self.answers.run.extractor;
+        let list = extractor.scope(&offices, 0, None, unversioned, None).await;
+        self.answers.list(&offices).take(list).await?;
+        self.answers.flush().await?;
+        let conn = self.answers.run.store.connection()?;
+        Ok(!self.answers.tables.is_active(OFFICES)
+            || State::new(&conn).scopes().why_list_is_stale(OFFICES)?.is_none())
     }
 
     fn was_missing(&self) -> Result<bool> {

@@ -46,6 +46,9 @@ impl Calls<'_> {
     /// together with the next part that has lines, it has to come to more.
     pub(super) async fn look_beyond_days(&self, parts: &[Part], shown: &mut Shown) -> Result<()> {
         let lines_of = |part: &Part| part.records.len();
+        if parts.iter().any(|part| !part.complete) {
+            return Ok(());
+        }
         let with_lines: Vec<&Part> = parts.iter().filter(|part| lines_of(part) > 0).collect();
         for two in with_lines.windows(2) {
             let whole = |part: &&&Part| part.of_one_day && part.complete && part.is_round();
@@ -56,7 +59,11 @@ impl Calls<'_> {
                 continue;
             }
             let window = Window { from: two[0].window.from, to: two[1].window.to };
+            if window.days() >= shown.too_long {
+                continue;
+            }
             match self.window(window, &mut None).await {
+                Ok(both) if !both.complete => {}
                 Ok(both) if lines_of(&both) <= most => drop(shown.cut_at.insert(most)),
                 Ok(both) => shown.most = shown.most.max(lines_of(&both)),
                 // It gives no more than a day at once: nothing is shown, and such a call is dear.

@@ -216,7 +216,7 @@ struct Known<'a> {
 pub(super) struct Shown {
     sent: Option<Sent>,
     /// Days of the shortest window that got no answer.
-    too_long: u32,
+    pub(super) too_long: u32,
     /// Something was answered, so that the source is there.
     is_reached: bool,
     /// As many lines came where there were more: the service gives no more at once.
