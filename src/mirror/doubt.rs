@@ -7,7 +7,6 @@
 //! by the same rule, but that a few may go though they are all. Where what many months lack is too much together, those that lack anything are doubted in the same way,
 //! those too that answered 404 twice, for as long as the guard holds anything.
 
-use crate::sql::scalar_i64;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
@@ -24,10 +23,14 @@ use crate::catalog::{LINE_ID, Resource};
 use crate::config::JournalLevel;
 use crate::error::Result;
 use crate::scope::{DueReason, FailureKind, JournalScope, Month, REVENUE, REVENUE_SUMS, ScopeId};
-use crate::sql::{self, db, instant, query};
+use crate::sql::{self, db, instant, query, scalar_i64};
 
 /// So many lines of a month may go though they are most, and so many annotations though they are all.
 const FEW_LINES: i64 = 10;
+
+/// SQL that takes all that is kept of a doubt out of a row of `sync.journal_months`.
+pub(super) const UNDOUBTED: &str = "doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
+                                    doubted_change = NULL, doubted_price = NULL";
 
 /// A doubted month, as the store says it.
 struct Doubted {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::changes::count_changes;
 use super::closings::{self, JustLoaded};
-use super::doubt;
+use super::doubt::{self, UNDOUBTED};
 use super::first_load;
 use super::freshness;
 use super::guard;
@@ -326,8 +326,7 @@ fn months_were_read(
            '{asked}' AS due, false AS complete FROM temp.stage_months c WHERE NOT EXISTS \
              (SELECT 1 FROM sync.journal_months m WHERE m.table_name = {name} AND {same}); \
          UPDATE sync.journal_months m SET due = NULL, sent_at = c.sent_at, read_at = {now}, \
-           complete = true, incomplete_at = NULL, left_at = NULL, doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
-           doubted_change = NULL, doubted_price = NULL, not_found_at = NULL, definition = \
+           complete = true, incomplete_at = NULL, left_at = NULL, {UNDOUBTED}, not_found_at = NULL, definition = \
              (SELECT max(definition) FROM sync.resources WHERE table_name = {name}), \
            annotated = {annotated}, \
            closed_read_at = coalesce(m.closed_read_at, CASE \
@@ -336,8 +335,7 @@ fn months_were_read(
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND c.complete; \
          UPDATE sync.journal_months m SET not_found_at = NULL \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.not_found; \
-         UPDATE sync.journal_months m SET doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
-           doubted_change = NULL, doubted_price = NULL \
+         UPDATE sync.journal_months m SET {UNDOUBTED} \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.not_found \
            AND m.doubted_digest = 'not found'; \
          UPDATE sync.journal_months m SET last_line_id = c.last_line_id \

@@ -5,6 +5,7 @@ use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::changes::count_changes;
+use super::doubt::UNDOUBTED;
 use super::lines::same_month;
 use super::merge;
 use super::wanted::IS_GONE;
@@ -64,8 +65,7 @@ pub(super) fn leave_others(
     }
     if any_left {
         conn.execute_batch(&format!(
-            "UPDATE sync.journal_months m SET due = '{}', complete = false, doubted_at = NULL, doubted_digest = NULL, \
-               doubted_payment = NULL, doubted_change = NULL, doubted_price = NULL, \
+            "UPDATE sync.journal_months m SET due = '{}', complete = false, {UNDOUBTED}, \
                not_found_at = NULL, answer_digest = NULL WHERE {others} AND NOT {IS_GONE}",
             DueReason::NeverFetched
         ))

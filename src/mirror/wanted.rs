@@ -10,6 +10,7 @@
 use duckdb::Connection;
 use jiff::Timestamp;
 
+use super::doubt::UNDOUBTED;
 use super::levels;
 use super::state::{State, batch, ids, list};
 use crate::catalog::{Catalog, Resource};
@@ -256,8 +257,7 @@ impl WantedMonths<'_> {
                WHERE journal_level = {text} AND journal_id = {id}; \
              UPDATE sync.journal_months SET due = NULL, not_found_at = NULL \
                WHERE journal_level = {text} AND journal_id = {id}; \
-             UPDATE sync.journal_months SET doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
-                 doubted_change = NULL, doubted_price = NULL \
+             UPDATE sync.journal_months SET {UNDOUBTED} \
                WHERE journal_level = {text} AND journal_id = {id} AND doubted_digest = 'not found'; \
              DELETE FROM sync.failures WHERE id = {id} AND part LIKE {parts} \
                AND table_name IN (SELECT DISTINCT table_name FROM sync.journal_months)",
