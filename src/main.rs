@@ -11,6 +11,10 @@ use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit};
 use tracing_subscriber::EnvFilter;
 
+/// As much as the main thread has: a daemon's cycle runs on a thread of the runtime, a command's on the main one. Only
+/// what is used of it is memory.
+const STACK_BYTES: usize = 8 << 20;
+
 fn main() -> ExitCode {
     casemirror::memory::give_back_soon();
     let cli = Cli::parse();
@@ -22,7 +26,8 @@ fn main() -> ExitCode {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let _ = rustix::process::setrlimit(Resource::Core, none);
     log_to_stderr(&cli);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match runtime.enable_all().thread_stack_size(STACK_BYTES).build() {
         Ok(runtime) => runtime,
         Err(e) => {
             report(&Error::caused(Kind::Io, "cannot start", e), format);

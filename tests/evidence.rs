@@ -3,6 +3,7 @@
 
 use casemirror::sandbox::{Act, Control, Facet, Fault, Rule};
 use duckdb::Connection;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::support::follow::{
@@ -377,23 +378,34 @@ fn a_property_search_that_is_suddenly_empty_makes_no_case_a_project() {
     assert_eq!(one::<String>(&world.store(), kept), before);
 }
 
-/// What answers 404 for every case does not say of one that it is gone.
-#[test]
-fn roles_that_are_absent_decide_about_no_case() {
+/// What answers 404 for every case does not say of one that it is gone, nor when it is tried again.
+#[rstest]
+#[case::known_to_be_absent("")]
+#[case::tried_again_by_the_schedule("[schedule]\nreference = \"* * * * * *\"\n")]
+#[case::disabled("[resources]\ndisable = [\"case_roles\"]\n")]
+fn roles_that_are_absent_decide_about_no_case(#[case] more: &str) {
     let world = World::with(unthrottled(24));
     world.configure(UNTHROTTLED);
     always(&world, "/api/Cases/*/Roles", refuse(404));
     world.sync();
     let absent = "SELECT status FROM sync.resources WHERE table_name = 'case_roles'";
     assert_eq!(one::<String>(&world.store(), absent), "absent");
+    world.configure(&format!("{UNTHROTTLED}{more}"));
     let case = shown_cases(&world)[3];
     let activities = rows(&world, "activities", case);
     hide_case(&world, case);
     change(&world, case, Facet::Activity);
     let output = world.run(&["sync", "--full"]);
     assert_status(&output, 3);
-    assert!(shown(&output).contains("case_roles is absent"), "{}", shown(&output));
+    let why = "/api/Cases/{caseId}/Roles has answered 404 for every case so far";
+    assert!(shown(&output).contains(why), "{}", shown(&output));
     assert!(rows(&world, "activities", case) >= activities && activities > 0);
+
+    // It is there after all, though nothing of it was ever read: it answers for others.
+    world.sandbox.clear_faults();
+    delete_case(&world, case);
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(rows(&world, "activities", case), 0);
 }
 
 /// Of two cases that the property search lacks one spoils the projects' search: of the other it is known that it is in

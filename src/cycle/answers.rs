@@ -30,6 +30,8 @@ pub(super) struct Answers<'r> {
     pub(crate) findings: Findings,
     pub(crate) planned: Planned,
     pub(crate) unreached: Unreached,
+    /// Of no case the roles were ever read, and those of cases that are there answer 404 too.
+    pub(crate) roles_are_missing: bool,
 }
 
 impl<'r> Answers<'r> {
@@ -44,6 +46,7 @@ impl<'r> Answers<'r> {
             findings: Findings::default(),
             planned: Planned::new(handled),
             unreached: Unreached::default(),
+            roles_are_missing: false,
         }
     }
 

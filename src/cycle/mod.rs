@@ -128,7 +128,7 @@ impl<'r> Cycle<'r> {
             run.write(|conn| State::new(conn).what_is_held_waits_no_longer()).await?;
         }
         Statuses { run }.align().await?;
-        if due.has(Name::Reference) {
+        if due.has(Name::Reference) || run.options.full {
             answers.permissions.read().await?;
         }
         answers.tables.choose()?;

@@ -10,13 +10,15 @@ use super::answers::Answers;
 use super::policy::ends_run;
 use crate::error::{Kind, Result};
 use crate::mirror::{Asked, Failure, Settings, State, SuspectStep};
-use crate::scope::{FailureKind, TableStatus};
+use crate::scope::FailureKind;
 use crate::source::{Answer, Expected, Request};
 use crate::ticks::Ticks;
 
 /// The table of what is asked, because it is cheap and every case has roles.
 pub(super) const ROLES: &str = "case_roles";
 const PATH_ROLES: &str = "/api/Cases/{caseId}/Roles";
+/// Of so many other cases at most the roles are asked for, to see whether they are there at all.
+const MOST_ASKED: usize = 3;
 
 /// Cases that no search shows.
 pub(super) struct Suspects<'a, 'r> {
@@ -76,24 +78,18 @@ impl Suspects<'_, '_> {
         let run = self.answers.run;
         let settings = Settings::new(&run.config, &run.catalog, true);
         let run_id = run.id;
-        let request =
-            Request::get(PATH_ROLES, &[("caseId", &id.to_string())])?.expecting(Expected::list());
         // What was loaded so far is committed first: the answer speaks of a later time.
         self.answers.flush().await?;
-        let asked_at = match run.client().send(&request).await {
+        let asked_at = match run.client().send(&roles_of(id)?).await {
             Ok(answer) => {
                 self.answers.reached();
                 Some(by_the_server(asked, &answer))
             }
             Err(error) if error.kind() == Kind::NotFound => {
                 self.answers.reached();
-                let rows = State::new(&run.store.connection()?).statuses().all()?;
-                let is_absent =
-                    rows.get(ROLES).is_some_and(|row| row.own_status() == TableStatus::Absent);
-                if is_absent {
+                if let Some(doubt) = Box::pin(self.doubt_of_404(id)).await? {
                     let why = format!(
-                        "no search shows the case, and whether it exists is not known: {ROLES} is absent, which \
-                         answers 404 for every case"
+                        "no search shows the case, and whether it exists is not known: {doubt}"
                     );
                     return self.note(id, FailureKind::Unknown, &why).await;
                 }
@@ -133,6 +129,43 @@ impl Suspects<'_, '_> {
         }
         Ok(())
     }
+
+    /// Why a 404 for the roles of a case says nothing of it; `None` where it does. What is not there answers 404 for
+    /// every case: where the roles of no case have ever been read, those of others are asked for, which a search shows.
+    async fn doubt_of_404(&mut self, id: i64) -> Result<Option<String>> {
+        if self.answers.has_answered(ROLES)? {
+            return Ok(None);
+        }
+        if !self.answers.roles_are_missing {
+            let run = self.answers.run;
+            let others =
+                State::new(&run.store.connection()?).standings().shown_beside(id, MOST_ASKED)?;
+            for other in others {
+                match run.client().send(&roles_of(other)?).await {
+                    Ok(_) => {
+                        self.answers.reached();
+                        self.answers.findings.answered(ROLES);
+                        return Ok(None);
+                    }
+                    Err(error) if error.kind() == Kind::NotFound => self.answers.reached(),
+                    Err(error) => {
+                        let error = self.answers.note_reachability(ROLES, error).await?;
+                        if ends_run(error.kind()) {
+                            return Err(error);
+                        }
+                        return Ok(Some(error.chain()));
+                    }
+                }
+            }
+            self.answers.roles_are_missing = true;
+        }
+        Ok(Some(format!("{PATH_ROLES} has answered 404 for every case so far")))
+    }
+}
+
+/// Asks for the roles of a case.
+fn roles_of(id: i64) -> Result<Request> {
+    Ok(Request::get(PATH_ROLES, &[("caseId", &id.to_string())])?.expecting(Expected::list()))
 }
 
 /// How many of these cases the mirror shows, and of how many.

@@ -5,7 +5,7 @@ use super::{State, batch, ids, list};
 use crate::error::Result;
 use crate::mirror::ResourceRow;
 use crate::scope::{FailureKind, Place, Standing, TableStatus};
-use crate::sql::{self, instant, scalar_i64};
+use crate::sql::{self, instant, query, scalar_i64};
 use duckdb::Connection;
 use jiff::Timestamp;
 
@@ -153,6 +153,23 @@ impl Standings<'_> {
                    AND state IS DISTINCT FROM '{}'",
                 Standing::Hidden
             ),
+        )
+    }
+
+    /// Some other cases that a search shows, and of which nothing else is known.
+    pub(crate) fn shown_beside(&self, id: i64, most: usize) -> Result<Vec<i64>> {
+        query(
+            self.conn,
+            &format!(
+                "SELECT case_id FROM sync.seen s WHERE NOT removed AND place IS NOT NULL \
+                   AND case_id <> {id} AND coalesce(state, '') NOT IN ('{}', '{}') AND NOT EXISTS \
+                   (SELECT 1 FROM sync.failures x WHERE x.id = s.case_id \
+                      AND x.table_name IN ('cases', 'projects')) \
+                 ORDER BY case_id DESC LIMIT {most}",
+                Standing::Hidden,
+                Standing::Suspect,
+            ),
+            |row| row.get(0),
         )
     }
 
