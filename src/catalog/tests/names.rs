@@ -1,5 +1,7 @@
 //! What tables and columns may be called.
 
+use std::collections::BTreeSet;
+
 use rstest::rstest;
 
 use super::{THINGS, load, refused, with};
@@ -34,4 +36,20 @@ fn a_column_is_not_called_as_duckdb_calls_its_row_numbers() {
     let named =
         "[[column]]\nname = \"rowid\"\nfield = \"RowId\"\ntype = \"int\"\ncomment = \"Its row.\"\n";
     assert!(refused("own.toml", &format!("{THINGS}{named}")).contains("give it another name"));
+}
+
+/// What a person's row has is the person's in every table about persons.
+#[test]
+fn what_goes_with_a_person_in_one_table_goes_in_all() {
+    let catalog = load(&[]).unwrap();
+    let about_persons = || catalog.resources().iter().filter(|r| r.person.is_some());
+    let also: BTreeSet<&String> =
+        about_persons().flat_map(|r| r.person.iter().flat_map(|person| &person.also)).collect();
+    assert!(about_persons().count() > 2 && also.len() > 5);
+    let left: Vec<String> = about_persons()
+        .flat_map(|r| r.columns.iter().map(move |column| (r, column)))
+        .filter(|(r, column)| also.contains(&column.name) && !r.goes_with_person(column))
+        .map(|(r, column)| format!("{}.{}", r.table, column.name))
+        .collect();
+    assert_eq!(left, [""; 0]);
 }
