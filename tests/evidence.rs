@@ -378,6 +378,33 @@ fn a_property_search_that_is_suddenly_empty_makes_no_case_a_project() {
     assert_eq!(one::<String>(&world.store(), kept), before);
 }
 
+/// Only what the mirror shows can leave it: the guard holds neither a case that is new nor one that is hidden.
+#[test]
+fn what_takes_no_row_along_is_not_held_with_those_that_do() {
+    let world = mirrored(80);
+    let cases = shown_cases(&world);
+    let (hidden, others) = cases[..60].split_at(56);
+    hidden.iter().for_each(|case| hide_case(&world, *case));
+    hidden.iter().for_each(|case| drop(change(&world, *case, Facet::Description)));
+    let held = world.run(&["sync"]);
+    assert_status(&held, 3);
+    assert!(shown(&held).contains("reconcile.max_removed"), "{}", shown(&held));
+
+    world.sandbox.act(&Act::NewCase { project: true, assignment: None }).unwrap();
+    let count = "SELECT count(*) FROM main.projects";
+    let before: i64 = one(&world.store(), count);
+    change(&world, others[0], Facet::Activity);
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(one::<i64>(&world.store(), count), before + 1);
+
+    world.run(&["sync", "--allow-removals"]);
+    world.run(&["sync", "--allow-removals"]);
+    let left = "SELECT count(*) FROM sync.seen WHERE state = 'hidden'";
+    assert_eq!(one::<i64>(&world.store(), left), 56);
+    change(&world, hidden[3], Facet::Activity);
+    assert_status(&world.run(&["sync"]), 0);
+}
+
 /// What answers 404 for every case does not say of one that it is gone, nor when it is tried again.
 #[rstest]
 #[case::known_to_be_absent("")]

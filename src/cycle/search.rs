@@ -111,14 +111,11 @@ impl Search<'_, '_> {
                 // What it has shown stays as it is; of the rest it is planned anew which search is asked.
                 Searched::NotRead | Searched::Failed => continue,
             };
-            // So many at once are not believed to be projects now.
-            let mut suspects = self.answers.suspects();
-            if first == Place::Cases
-                && suspects.are_too_many(&lacking)?
-                && suspects.hold(&lacking).await?
-            {
-                continue;
-            }
+            let lacking = if first == Place::Cases {
+                self.answers.suspects().may_be_projects(lacking).await?
+            } else {
+                lacking
+            };
             let (mut failed, mut left) = (Vec::new(), lacking.as_slice());
             while !left.is_empty() {
                 let chunk = self.next_chunk(second, &mut left);
@@ -139,10 +136,7 @@ impl Search<'_, '_> {
             }
         }
         let mut suspects = self.answers.suspects();
-        if unknown.is_empty() || suspects.hold(&unknown).await? {
-            return Ok(());
-        }
-        for id in unknown {
+        for id in suspects.unless_held(unknown).await? {
             suspects.ask(id, asked).await?;
         }
         Ok(())

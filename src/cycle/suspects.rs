@@ -26,8 +26,26 @@ pub(super) struct Suspects<'a, 'r> {
 }
 
 impl Suspects<'_, '_> {
+    /// Of cases that the property search lacks those that are looked for in the other one: so many at once are not
+    /// believed to be projects now.
+    pub(crate) async fn may_be_projects(&mut self, ids: Vec<i64>) -> Result<Vec<i64>> {
+        if self.are_too_many(&ids)? { self.unless_held(ids).await } else { Ok(ids) }
+    }
+
+    /// Those of these cases that the guard does not hold. Only what the mirror shows can be held: a case that is new,
+    /// or hidden, takes no row along.
+    pub(crate) async fn unless_held(&mut self, ids: Vec<i64>) -> Result<Vec<i64>> {
+        let (shown, others): (Vec<i64>, Vec<i64>) = {
+            let conn = self.answers.run.store.connection()?;
+            let shown = State::new(&conn).standings().shown_of(&ids)?;
+            ids.iter().partition(|id| shown.contains(id))
+        };
+        let is_held = !shown.is_empty() && self.hold(&shown).await?;
+        Ok(if is_held { others } else { ids })
+    }
+
     /// Whether the guard would hold these alone, of those that the mirror shows.
-    pub(crate) fn are_too_many(&self, ids: &[i64]) -> Result<bool> {
+    fn are_too_many(&self, ids: &[i64]) -> Result<bool> {
         let run = self.answers.run;
         let (leaving, shown) = leaving_of_shown(&run.store.connection()?, ids)?;
         Ok(leaving > 0 && run.holds(leaving, shown))
@@ -35,7 +53,7 @@ impl Suspects<'_, '_> {
 
     /// Whether the guard holds cases that both searches lack by their ids: an index that suddenly
     /// lists nothing must not empty the mirror case by case.
-    pub(crate) async fn hold(&mut self, unknown: &[i64]) -> Result<bool> {
+    async fn hold(&mut self, unknown: &[i64]) -> Result<bool> {
         let run = self.answers.run;
         let (leaving, shown, of_late) = {
             let conn = run.store.connection()?;

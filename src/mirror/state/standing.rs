@@ -1,5 +1,7 @@
 //! Which search shows a case, and whether one does (`sync.seen`: place and state).
 
+use std::collections::BTreeSet;
+
 use super::fetched::rows_of;
 use super::{State, batch, ids, list};
 use crate::error::Result;
@@ -154,6 +156,24 @@ impl Standings<'_> {
                 Standing::Hidden
             ),
         )
+    }
+
+    /// Of these cases those that a search shows.
+    pub(crate) fn shown_of(&self, ids: &[i64]) -> Result<BTreeSet<i64>> {
+        if ids.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let shown = query(
+            self.conn,
+            &format!(
+                "SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL \
+                   AND state IS DISTINCT FROM '{}' AND case_id IN ({})",
+                Standing::Hidden,
+                list(ids),
+            ),
+            |row| row.get(0),
+        )?;
+        Ok(shown.into_iter().collect())
     }
 
     /// Some other cases that a search shows, and of which nothing else is known.
