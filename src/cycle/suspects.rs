@@ -20,6 +20,14 @@ const PATH_ROLES: &str = "/api/Cases/{caseId}/Roles";
 /// Of so many other cases at most the roles are asked for, to see whether they are there at all.
 const MOST_ASKED: usize = 3;
 
+/// What asking for the roles of a case came to.
+enum Roles {
+    Answered(Box<Answer>),
+    NotFound,
+    /// Neither, and why.
+    Unknown(String),
+}
+
 /// Cases that no search shows.
 pub(super) struct Suspects<'a, 'r> {
     pub(super) answers: &'a mut Answers<'r>,
@@ -98,33 +106,16 @@ impl Suspects<'_, '_> {
         let run_id = run.id;
         // What was loaded so far is committed first: the answer speaks of a later time.
         self.answers.flush().await?;
-        let asked_at = match run.client().send(&roles_of(id)?).await {
-            Ok(answer) => {
-                self.answers.reached();
-                Some(by_the_server(asked, &answer))
-            }
-            Err(error) if error.kind() == Kind::NotFound => {
-                self.answers.reached();
-                if let Some(doubt) = Box::pin(self.doubt_of_404(id)).await? {
-                    let why = format!(
-                        "no search shows the case, and whether it exists is not known: {doubt}"
-                    );
-                    return self.note(id, FailureKind::Unknown, &why).await;
-                }
-                None
-            }
-            Err(error) => {
-                let error = self.answers.note_reachability(ROLES, error).await?;
-                if ends_run(error.kind()) {
-                    return Err(error);
-                }
-                let why = format!(
-                    "no search shows the case, and whether it exists is not known: {}",
-                    error.chain()
-                );
-                return self.note(id, FailureKind::Unknown, &why).await;
-            }
+        let (asked_at, doubt) = match self.roles(id).await? {
+            Roles::Answered(answer) => (Some(by_the_server(asked, &answer)), None),
+            Roles::NotFound => (None, self.doubt_of_404(id).await?),
+            Roles::Unknown(why) => (None, Some(why)),
         };
+        if let Some(doubt) = doubt {
+            let why =
+                format!("no search shows the case, and whether it exists is not known: {doubt}");
+            return self.note(id, FailureKind::Unknown, &why).await;
+        }
         let step = run
             .write(move |conn| {
                 let state = State::new(conn);
@@ -155,35 +146,44 @@ impl Suspects<'_, '_> {
             return Ok(None);
         }
         if !self.answers.roles_are_missing {
-            let run = self.answers.run;
-            let others =
-                State::new(&run.store.connection()?).standings().shown_beside(id, MOST_ASKED)?;
+            let others = {
+                let conn = self.answers.run.store.connection()?;
+                State::new(&conn).standings().shown_beside(id, MOST_ASKED)?
+            };
             for other in others {
-                match run.client().send(&roles_of(other)?).await {
-                    Ok(_) => {
-                        self.answers.reached();
+                match self.roles(other).await? {
+                    Roles::Answered(_) => {
                         self.answers.findings.answered(ROLES);
                         return Ok(None);
                     }
-                    Err(error) if error.kind() == Kind::NotFound => self.answers.reached(),
-                    Err(error) => {
-                        let error = self.answers.note_reachability(ROLES, error).await?;
-                        if ends_run(error.kind()) {
-                            return Err(error);
-                        }
-                        return Ok(Some(error.chain()));
-                    }
+                    Roles::NotFound => {}
+                    Roles::Unknown(why) => return Ok(Some(why)),
                 }
             }
             self.answers.roles_are_missing = true;
         }
         Ok(Some(format!("{PATH_ROLES} has answered 404 for every case so far")))
     }
-}
 
-/// Asks for the roles of a case.
-fn roles_of(id: i64) -> Result<Request> {
-    Ok(Request::get(PATH_ROLES, &[("caseId", &id.to_string())])?.expecting(Expected::list()))
+    /// Asks for the roles of a case.
+    async fn roles(&mut self, id: i64) -> Result<Roles> {
+        let request =
+            Request::get(PATH_ROLES, &[("caseId", &id.to_string())])?.expecting(Expected::list());
+        match self.answers.run.client().send(&request).await {
+            Ok(answer) => {
+                self.answers.reached();
+                Ok(Roles::Answered(Box::new(answer)))
+            }
+            Err(error) if error.kind() == Kind::NotFound => {
+                self.answers.reached();
+                Ok(Roles::NotFound)
+            }
+            Err(error) => {
+                let error = self.answers.note_reachability(ROLES, error).await?;
+                if ends_run(error.kind()) { Err(error) } else { Ok(Roles::Unknown(error.chain())) }
+            }
+        }
+    }
 }
 
 /// How many of these cases the mirror shows, and of how many.

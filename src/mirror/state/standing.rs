@@ -73,12 +73,11 @@ impl Standings<'_> {
         scalar_i64(
             self.conn,
             &format!(
-                "SELECT count(*) FROM sync.seen s WHERE NOT removed AND place IS NOT NULL \
-                   AND state IS DISTINCT FROM '{}' AND (case_id IN ({}) OR EXISTS \
+                "SELECT count(*) FROM sync.seen s WHERE {} AND (case_id IN ({}) OR EXISTS \
                      (SELECT 1 FROM sync.failures x WHERE x.id = s.case_id \
                         AND x.table_name IN ('cases', 'projects') \
                         AND x.kind IN ({})))",
-                Standing::Hidden,
+                is_shown(),
                 list(ids),
                 FailureKind::names(&[FailureKind::Suspect, FailureKind::Held]),
             ),
@@ -148,14 +147,7 @@ impl Standings<'_> {
 
     /// How many cases the mirror shows.
     pub(crate) fn shown_cases(&self) -> Result<i64> {
-        scalar_i64(
-            self.conn,
-            &format!(
-                "SELECT count(*) FROM sync.seen WHERE NOT removed AND place IS NOT NULL \
-                   AND state IS DISTINCT FROM '{}'",
-                Standing::Hidden
-            ),
-        )
+        scalar_i64(self.conn, &format!("SELECT count(*) FROM sync.seen WHERE {}", is_shown()))
     }
 
     /// Of these cases those that a search shows.
@@ -166,9 +158,8 @@ impl Standings<'_> {
         let shown = query(
             self.conn,
             &format!(
-                "SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL \
-                   AND state IS DISTINCT FROM '{}' AND case_id IN ({})",
-                Standing::Hidden,
+                "SELECT case_id FROM sync.seen WHERE {} AND case_id IN ({})",
+                is_shown(),
                 list(ids),
             ),
             |row| row.get(0),
@@ -181,12 +172,11 @@ impl Standings<'_> {
         query(
             self.conn,
             &format!(
-                "SELECT case_id FROM sync.seen s WHERE NOT removed AND place IS NOT NULL \
-                   AND case_id <> {id} AND coalesce(state, '') NOT IN ('{}', '{}') AND NOT EXISTS \
-                   (SELECT 1 FROM sync.failures x WHERE x.id = s.case_id \
+                "SELECT case_id FROM sync.seen s WHERE {} AND state IS DISTINCT FROM '{}' \
+                   AND case_id <> {id} AND NOT EXISTS (SELECT 1 FROM sync.failures x WHERE x.id = s.case_id \
                       AND x.table_name IN ('cases', 'projects')) \
                  ORDER BY case_id DESC LIMIT {most}",
-                Standing::Hidden,
+                is_shown(),
                 Standing::Suspect,
             ),
             |row| row.get(0),
@@ -203,6 +193,11 @@ impl Standings<'_> {
             ),
         )? > 0)
     }
+}
+
+/// Of a row of `sync.seen`: whether a search shows the case.
+fn is_shown() -> String {
+    format!("NOT removed AND place IS NOT NULL AND state IS DISTINCT FROM '{}'", Standing::Hidden)
 }
 
 #[cfg(test)]
