@@ -41,7 +41,7 @@ pub(crate) use forecast::Asks;
 use crate::decode::{FORGOTTEN, Forgotten};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Difference, VerifiedRow};
-use crate::scope::TableStatus;
+use crate::scope::{Place, TableStatus};
 pub(crate) use asking::Gate;
 use context::Asked;
 use revenue::Revenue;
@@ -120,7 +120,7 @@ pub(crate) struct Verified {
     pub(crate) left_out: Vec<String>,
     /// How many things could not be compared, for either reason.
     pub(crate) not_compared: usize,
-    /// Months that have no control.
+    /// Months that have no control, and searches whose cases cannot be counted.
     pub(crate) without_control: usize,
     /// Differences of earlier verifications that stand: this one did not refute them.
     pub(crate) standing: usize,
@@ -161,11 +161,15 @@ impl Verification {
         let mut not_wanted = Vec::new();
         let in_turn = turns::tables_in_turn(context.catalog.resources());
         let in_turn: Vec<&str> = in_turn.iter().map(|resource| resource.table.as_str()).collect();
-        for table in ["cases", "projects"].into_iter().chain(in_turn) {
+        let searches = [Place::Cases, Place::Projects].map(Place::table);
+        for table in searches.into_iter().chain(in_turn) {
             let Some(status) = context.not_read_as(table)? else { continue };
             let why = format!("{table} is {status}");
             if status == TableStatus::Disabled {
                 not_wanted.push(format!("not compared: {why}"));
+            } else if searches.contains(&table) {
+                // The number of its cases is a control, and cannot be read.
+                context.without_control(Some(why), 1);
             } else {
                 context.leave_out(why, 1);
             }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::follow::{
     UNTHROTTLED, assert_status, calls, change, lines, shown_cases, unthrottled,
 };
-use crate::support::scripted::{self, garbage, refuse};
+use crate::support::scripted::{self, garbage, refuse, search_path};
 use crate::support::{World, one, shown};
 
 pub(crate) fn mirrored(cases: usize) -> World {
@@ -132,6 +132,36 @@ fn one_403_of_one_case_stops_neither_the_table_nor_the_run() {
     age_failures(&world, 1);
     world.sync();
     world.assert_equal();
+}
+
+#[test]
+fn one_403_of_a_listing_does_not_close_the_search_and_a_second_one_does() {
+    let world = mirrored(8);
+    let reconcile = || {
+        alter(&world, "UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name = 'reconcile'");
+        world.run(&["sync"])
+    };
+    let listing = |status: u16, times| {
+        let rule = scripted::fault(&search_path("Property"), times, refuse(status));
+        world.sandbox.fault(rule)
+    };
+    for _ in 0..2 {
+        listing(403, Some(1));
+        let output = reconcile();
+        assert_status(&output, 3);
+        assert!(shown(&output).contains("cases: 1 scope failed"), "{}", shown(&output));
+        assert_eq!(status_of(&world, "cases"), "failing");
+        // It is asked again, and that it is answered now speaks against the next one.
+        age_failures(&world, 20);
+        assert_status(&world.run(&["sync"]), 0);
+        world.assert_equal();
+    }
+    listing(403, None);
+    for (doubt, status, ends) in [("10m", "failing", 3), ("0s", "forbidden", 0)] {
+        world.doubt(doubt);
+        assert_status(&reconcile(), ends);
+        assert_eq!(status_of(&world, "cases"), status, "{doubt}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::support::daemon::Daemon;
 use crate::support::follow::{
     UNTHROTTLED, assert_status, calls, change, hold, shown_cases, start, unthrottled,
 };
+use crate::support::scripted::{fault, refuse};
 use crate::support::{World, one, shown};
 
 fn month(ago: i32) -> String {
@@ -473,19 +474,39 @@ fn what_is_not_read_is_not_compared_and_named() {
 fn what_may_not_be_read_is_named_and_the_last_line_is_no_all_clear() {
     let world = mirrored(unthrottled(10), 2);
     assert_eq!(last_line(&verify(&world, "0")), "the mirror equals the source");
-    for table in ["projects", "depot_journals"] {
+    // The number of cases is a control: that it cannot be read is no agreement.
+    for (table, not_compared, status) in [("depot_journals", 1, 0), ("projects", 2, 3)] {
         let forbid =
             format!("UPDATE sync.resources SET status = 'forbidden' WHERE table_name = '{table}'");
         alter(&world, &forbid);
-    }
-    let output = verify(&world, "0");
-    assert_status(&output, 0);
-    let text = shown(&output);
-    for table in ["projects", "depot_journals"] {
+        let output = verify(&world, "0");
+        assert_status(&output, status);
+        let text = shown(&output);
         assert!(text.contains(&format!("not compared: {table} is forbidden")), "{text}");
+        let last = format!(
+            "what could be compared equals the source; {not_compared} could not be compared (see above)"
+        );
+        assert_eq!(last_line(&output), last);
     }
-    let last = "what could be compared equals the source; 2 could not be compared (see above)";
-    assert_eq!(last_line(&output), last);
+}
+
+#[test]
+fn while_the_feed_cannot_be_read_nothing_that_moved_is_a_difference() {
+    let world = mirrored(unthrottled(10), 2);
+    let cases = shown_cases(&world);
+    let feed = "/api/Integrations/RecentlyModified/Cases";
+    let refused = world.sandbox.fault(fault(feed, None, refuse(500)));
+    change(&world, cases[3], Facet::Activity);
+    change(&world, cases[4], Facet::Nothing);
+    let new = Act::NewCase { project: false, assignment: None };
+    world.sandbox.act(&new).unwrap();
+    let output = verify(&world, "10");
+    assert_status(&output, 3);
+    let text = shown(&output);
+    assert!(text.contains("unsettled") && text.contains("the change feed (cases)"), "{text}");
+    world.sandbox.remove_fault(refused);
+    assert_same(&verify(&world, "10"));
+    world.assert_equal();
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl<'r> Answers<'r> {
         resource: &'a Arc<Resource>,
         id: i64,
     ) -> ScopeAnswer<'a, 'r> {
-        ScopeAnswer { answers: self, resource, id, hint: None }
+        ScopeAnswer { answers: self, resource, id, beside: &[], hint: None }
     }
 
     /// What the call for a whole list comes to.
@@ -124,9 +124,20 @@ impl<'r> Answers<'r> {
         kind: FailureKind,
         why: &str,
     ) -> Result<()> {
-        self.planned.failed(table, id, kind);
-        let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
-        self.run.note_failure(scope, kind, why).await
+        self.note_failures(table, &[id], kind, why).await
+    }
+
+    /// The same for the scopes that one call asked for: they failed at one instant.
+    pub(crate) async fn note_failures(
+        &mut self,
+        table: &str,
+        ids: &[i64],
+        kind: FailureKind,
+        why: &str,
+    ) -> Result<()> {
+        ids.iter().for_each(|id| self.planned.failed(table, *id, kind));
+        let of = |id: &i64| ScopeId { table: table.to_owned(), id: *id, part: String::new() };
+        self.run.note_failures(ids.iter().map(of).collect(), kind, why).await
     }
 
     /// Notes that a scope answered 404, or its calls for these values did, where rows are mirrored: it is

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::CONTACT_AGE;
 use super::answers::Answers;
+use super::scope_answers::AskedFor;
 use super::search::{Searched, ids_per_call};
 use super::signals::Interrupt;
 use crate::catalog::Resource;
@@ -98,7 +99,11 @@ impl Contacts<'_, '_> {
             Ok(load) => run.writer.load(load).await,
             Err(error) if error.kind() == Kind::NotFound => {
                 let version = Version::AsSeen { sequence };
-                self.answers.scope(resource, id).failed(false, version, error).await.map(drop)
+                self.answers
+                    .scope(resource, id)
+                    .failed(AskedFor::Scopes, version, error)
+                    .await
+                    .map(drop)
             }
             // What this address refuses says nothing about the search that fills the table.
             Err(error) => self.answers.scope(resource, id).failed_alone(error).await,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::answers::Answers;
+use super::scope_answers::AskedFor;
 use crate::catalog::{Fallback, Group, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Result};
@@ -64,7 +65,7 @@ impl ListAnswer<'_, '_> {
     async fn failed(&mut self, error: Error) -> Result<()> {
         let version = Version::Known(String::new());
         let scope = self.answers.scope(self.resource, 0);
-        scope.hinted(self.hint).failed(true, version, error).await.map(drop)
+        scope.hinted(self.hint).failed(AskedFor::WholeTable, version, error).await.map(drop)
     }
 
     /// The service has no such list: rows of another table stand for it. What that table does not

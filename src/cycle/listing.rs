@@ -10,7 +10,7 @@ use super::policy::Verdict;
 use super::signals::Interrupt;
 use super::suspects::left_of_late;
 use crate::catalog::Resource;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::failpoint;
 use crate::mirror::{Failures, State};
 use crate::scope::{FailureKind, Place};
@@ -48,6 +48,8 @@ impl<'c, 'r> Listing<'c, 'r> {
         let asked = run.asked()?;
         let mut complete = true;
         let mut proof = true;
+        // That it was refused is noted already, with since when.
+        let mut is_noted = false;
         // A search that is disabled, forbidden or absent decides nothing: the other one does alone.
         for place in [Place::Cases, Place::Projects] {
             let Some(resource) = self.fetcher.answers.tables.get(place.table()).cloned() else {
@@ -68,9 +70,13 @@ impl<'c, 'r> Listing<'c, 'r> {
                     self.places.push(place);
                 }
                 Err(error) => {
+                    let refused = error.kind() == Kind::Forbidden;
                     match self.fetcher.answers.search().failed(&resource, &[], error).await? {
                         Verdict::TableForbidden | Verdict::TableAbsent => {}
-                        _ => complete = false,
+                        _ => {
+                            complete = false;
+                            is_noted |= refused && place == Place::Cases;
+                        }
                     }
                 }
             }
@@ -81,7 +87,11 @@ impl<'c, 'r> Listing<'c, 'r> {
         }
         if !complete {
             let why = "the listing of the cases is not complete";
-            self.failed(FailureKind::Incomplete, why).await?;
+            if is_noted {
+                self.fetcher.answers.report.problem(why.to_owned());
+            } else {
+                self.failed(FailureKind::Incomplete, why).await?;
+            }
             return Ok(false);
         }
         if self.places.is_empty() {
@@ -165,7 +175,9 @@ impl<'c, 'r> Listing<'c, 'r> {
             Some(source::Verdict::Complete) => {
                 let table = resource.table.clone();
                 run.write(move |conn| {
-                    State::new(conn).listing_was_read(&table, since, Timestamp::now())
+                    let state = State::new(conn);
+                    state.failures().listing_is_not_refused(&table)?;
+                    state.listing_was_read(&table, since, Timestamp::now())
                 })
                 .await?;
                 Ok(Ended { complete: true, without_key })

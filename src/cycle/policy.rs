@@ -13,17 +13,19 @@ const FEWEST_SCOPES: u64 = 3;
 pub(super) struct Evidence {
     /// The table is read by this one call.
     pub(crate) is_whole_table: bool,
+    /// It is a call of the listing of a search, which is many calls: one of them may be refused on the way.
+    pub(crate) is_listing: bool,
     /// A permission that the table needs, or that the answer names, is not granted.
     pub(crate) lacks_permission: bool,
     /// Different scopes that answered 403, this one too, and none of the table otherwise since.
     pub(crate) forbidden: u64,
     /// Scopes that the table has.
     pub(crate) scopes: u64,
-    /// The table has answered before.
+    /// The table has answered before, since it was last forbidden.
     pub(crate) has_answered: bool,
     /// Rows of the scope are mirrored.
     pub(crate) has_rows: bool,
-    /// Another 404 of the scope came `source.doubt` ago or earlier, and nothing else since.
+    /// Another such answer of the scope came `source.doubt` ago or earlier, and nothing else since.
     pub(crate) is_confirmed: bool,
 }
 
@@ -47,7 +49,10 @@ pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
     match kind {
         Kind::Forbidden => {
             let all = evidence.scopes.clamp(FEWEST_SCOPES, MANY_SCOPES);
-            if evidence.is_whole_table || evidence.lacks_permission || evidence.forbidden >= all {
+            let is_believed =
+                !evidence.is_listing || !evidence.has_answered || evidence.is_confirmed;
+            let of_whole = evidence.is_whole_table && is_believed;
+            if of_whole || evidence.lacks_permission || evidence.forbidden >= all {
                 Verdict::TableForbidden
             } else {
                 Verdict::ScopeFailed
@@ -144,6 +149,18 @@ mod tests {
         assert!(!forbidden(Evidence { forbidden: 19, scopes: 500, ..Evidence::default() }));
         assert!(forbidden(Evidence { forbidden: 3, scopes: 3, ..Evidence::default() }));
         assert!(!forbidden(Evidence { forbidden: 3, scopes: 4, ..Evidence::default() }));
+    }
+
+    #[test]
+    fn a_403_of_a_listing_that_has_answered_needs_a_second_one() {
+        let forbidden = |evidence| decide(Kind::Forbidden, &evidence) == Verdict::TableForbidden;
+        let listing = Evidence { is_whole_table: true, is_listing: true, ..Evidence::default() };
+        let answered = Evidence { has_answered: true, ..listing };
+        assert!(forbidden(listing), "nothing speaks for it");
+        assert!(!forbidden(answered));
+        assert!(forbidden(Evidence { is_confirmed: true, ..answered }));
+        assert!(forbidden(Evidence { lacks_permission: true, ..answered }));
+        assert!(forbidden(Evidence { is_listing: false, ..answered }), "it is one call");
     }
 
     #[test]

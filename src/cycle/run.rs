@@ -128,12 +128,24 @@ impl Run {
         kind: FailureKind,
         why: &str,
     ) -> Result<()> {
+        self.note_failures(vec![scope], kind, why).await
+    }
+
+    /// The same for several that failed at one instant.
+    pub(super) async fn note_failures(
+        &self,
+        scopes: Vec<ScopeId>,
+        kind: FailureKind,
+        why: &str,
+    ) -> Result<()> {
         let (run_id, why) = (self.id, why.to_owned());
         self.write(move |conn| {
-            let failure = Failure::new(kind, &why);
-            State::new(conn).failures().fail(run_id, Timestamp::now(), &scope, &failure)
+            let (failure, now) = (Failure::new(kind, &why), Timestamp::now());
+            let failures = State::new(conn).failures();
+            scopes
+                .iter()
+                .try_for_each(|scope| failures.fail(run_id, now, scope, &failure).map(drop))
         })
         .await
-        .map(drop)
     }
 }

@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
+use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::answers::Answers;
 use super::policy::{self, Evidence, Verdict};
 use super::suspects;
-use crate::catalog::{Group, Resource};
+use crate::catalog::Resource;
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::State;
+use crate::mirror::{Failures, State};
 use crate::scope::{FailureKind, TableStatus, Version};
 
 /// Kept with a scope that answered 404.
@@ -23,14 +24,31 @@ pub(super) struct ScopeAnswer<'a, 'r> {
     pub(super) answers: &'a mut Answers<'r>,
     pub(super) resource: &'a Arc<Resource>,
     pub(super) id: i64,
+    /// Other scopes that the same call asked for.
+    pub(super) beside: &'a [i64],
     /// The last hint of the scope that was known before the call was sent.
     pub(super) hint: Option<i64>,
 }
 
-impl ScopeAnswer<'_, '_> {
+/// What a call that failed had asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AskedFor {
+    Scopes,
+    /// All that a table has.
+    WholeTable,
+    /// A part of all that a search shows.
+    Listing,
+}
+
+impl<'a> ScopeAnswer<'a, '_> {
     /// The same, where a webhook named the scope before the call was sent.
     pub(crate) fn hinted(self, hint: Option<i64>) -> Self {
         ScopeAnswer { hint, ..self }
+    }
+
+    /// The same of a call that asked for these too.
+    pub(crate) fn beside(self, beside: &'a [i64]) -> Self {
+        ScopeAnswer { beside, ..self }
     }
 
     /// Takes what was read of the scope at this version, or why it was not.
@@ -43,7 +61,7 @@ impl ScopeAnswer<'_, '_> {
                 self.answers.reached();
                 self.load(load).await
             }
-            Err(error) => self.failed(false, version, error).await.map(drop),
+            Err(error) => self.failed(AskedFor::Scopes, version, error).await.map(drop),
         }
     }
 
@@ -100,14 +118,13 @@ impl ScopeAnswer<'_, '_> {
         Ok(!all_may_lack)
     }
 
-    /// What an error means for one scope of a table: notes it, and does what has to be done. `whole`
-    /// for the call that reads the whole table.
+    /// What an error means for one scope of a table, and those beside it: notes it, and does what has to be done.
     ///
     /// # Errors
     /// What ends the run.
     pub(crate) async fn failed(
         &mut self,
-        whole: bool,
+        asked_for: AskedFor,
         version: Version,
         error: Error,
     ) -> Result<Verdict> {
@@ -119,14 +136,19 @@ impl ScopeAnswer<'_, '_> {
         let error = self.answers.note_reachability(&resource.table, error).await?;
         let table = resource.table.as_str();
         // A listing is no scope: that it is not complete is told by itself.
-        let is_scope = id != 0 || resource.group != Group::Ids;
+        let is_scope = asked_for != AskedFor::Listing;
         let counts = error.kind() == Kind::Forbidden && is_scope;
         if counts {
             // It counts among those that speak for the table.
-            let kind = FailureKind::of(Kind::Forbidden);
-            self.answers.note_failure(table, id, kind, &error.chain()).await?;
+            self.note(&error).await?;
+        } else if error.kind() == Kind::Forbidden {
+            let (run_id, table, why) = (run.id, table.to_owned(), error.chain());
+            let refused = move |conn: &Connection| {
+                State::new(conn).failures().listing_refused(run_id, Timestamp::now(), &table, &why)
+            };
+            run.write(refused).await?;
         }
-        let evidence = self.evidence(whole, &error).await?;
+        let evidence = self.evidence(asked_for, &error).await?;
         let verdict = policy::decide(error.kind(), &evidence);
         match verdict {
             Verdict::EndRun => return Err(error),
@@ -182,38 +204,52 @@ impl ScopeAnswer<'_, '_> {
 
     /// The scope is asked again with backoff; `is_scope`: it is one that the store keeps failures of.
     async fn asked_again(&mut self, is_scope: bool, error: &Error) -> Result<()> {
-        let (table, id, text) = (self.resource.table.as_str(), self.id, error.chain());
+        let (table, text) = (self.resource.table.as_str(), error.chain());
         // What stands is told once, by the problems of the run.
-        tracing::debug!(table, id, reason = text, "a scope failed");
+        tracing::debug!(table, id = self.id, reason = text, "a scope failed");
         self.answers.findings.failed(table, 1, &text);
-        if is_scope {
-            self.answers.note_failure(table, id, FailureKind::of(error.kind()), &text).await?;
-        }
-        Ok(())
+        if is_scope { self.note(error).await } else { Ok(()) }
+    }
+
+    /// Notes that the scope, and those beside it, failed.
+    async fn note(&mut self, error: &Error) -> Result<()> {
+        let ids: Vec<i64> = std::iter::once(self.id).chain(self.beside.iter().copied()).collect();
+        let kind = FailureKind::of(error.kind());
+        self.answers.note_failures(&self.resource.table, &ids, kind, &error.chain()).await
     }
 
     /// What is known beside an error.
-    async fn evidence(&mut self, whole: bool, error: &Error) -> Result<Evidence> {
+    async fn evidence(&mut self, asked_for: AskedFor, error: &Error) -> Result<Evidence> {
         let (run, resource, id) = (self.answers.run, self.resource, self.id);
-        let mut evidence = Evidence { is_whole_table: whole, ..Evidence::default() };
+        let before = run.doubted_before();
+        let mut evidence = Evidence {
+            is_whole_table: asked_for != AskedFor::Scopes,
+            is_listing: asked_for == AskedFor::Listing,
+            has_answered: self.answers.has_answered(&resource.table)?,
+            ..Evidence::default()
+        };
         match error.kind() {
             Kind::Forbidden => {
                 evidence.lacks_permission = self.answers.permissions.lacks(resource, error).await;
                 // Asked of the writer, so that what was answered so far is counted.
                 let resource = Arc::clone(resource);
-                (evidence.forbidden, evidence.scopes) = run
-                    .write(move |conn| {
-                        let state = State::new(conn);
-                        Ok((
-                            state.failures().forbidden_scopes(&resource.table)?,
-                            state.scopes().scopes(&resource)?,
-                        ))
-                    })
-                    .await?;
+                let is_answered_now = self.answers.findings.has_answered(&resource.table);
+                let evidence_of_403 = move |conn: &Connection| {
+                    let (state, table) = (State::new(conn), &resource.table);
+                    evidence.has_answered &=
+                        is_answered_now || !state.statuses().is_tried_in_vain(table)?;
+                    evidence.forbidden = state.failures().forbidden_scopes(&resource)?;
+                    evidence.scopes = state.scopes().scopes(&resource)?;
+                    if evidence.is_listing {
+                        let listing = Failures::listing_of(table);
+                        evidence.is_confirmed =
+                            state.failures().is_forbidden_since(&listing, before)?;
+                    }
+                    Ok(evidence)
+                };
+                evidence = run.write(evidence_of_403).await?;
             }
             Kind::NotFound => {
-                let before = run.doubted_before();
-                evidence.has_answered = self.answers.has_answered(&resource.table)?;
                 // Asked of the writer, so that what was answered so far is counted.
                 let resource = Arc::clone(resource);
                 (evidence.has_rows, evidence.is_confirmed) = run

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::answers::Answers;
 use super::policy::Verdict;
+use super::scope_answers::AskedFor;
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
 use crate::scope::{CaseState, FailureKind, Place, Version};
@@ -268,11 +269,8 @@ impl Search<'_, '_> {
             let verdict = self.failed(resource, &ids, error).await?;
             return Ok(matches!(verdict, Verdict::TableForbidden | Verdict::TableAbsent));
         }
-        for id in ids {
-            let why = "the answer of the search was not complete";
-            let kind = FailureKind::Incomplete;
-            self.answers.note_failure(&resource.table, id, kind, why).await?;
-        }
+        let why = "the answer of the search was not complete";
+        self.answers.note_failures(&resource.table, &ids, FailureKind::Incomplete, why).await?;
         Ok(false)
     }
 
@@ -309,22 +307,19 @@ impl Search<'_, '_> {
         ids: &[i64],
         error: Error,
     ) -> Result<Verdict> {
-        let (kind, text) = (error.kind(), error.chain());
+        let kind = error.kind();
         if kind == Kind::WrongId {
-            self.answers.findings.wrong(&resource.table, &text);
+            self.answers.findings.wrong(&resource.table, &error.chain());
         }
-        // The listing is one call, and so is a search that is not there: asked for one id it says the same.
-        let whole = ids.is_empty() || kind == Kind::NotFound;
-        let first = ids.first().copied().unwrap_or(0);
+        // A search that is not there says the same to one id as to all.
+        let asked_for = match kind {
+            _ if ids.is_empty() => AskedFor::Listing,
+            Kind::NotFound => AskedFor::WholeTable,
+            _ => AskedFor::Scopes,
+        };
+        let (first, beside) = ids.split_first().unwrap_or((&0, &[]));
         let version = Version::Known(String::new());
-        let verdict = self.answers.scope(resource, first).failed(whole, version, error).await?;
-        if verdict == Verdict::ScopeFailed {
-            for id in ids.iter().skip(1) {
-                self.answers
-                    .note_failure(&resource.table, *id, FailureKind::of(kind), &text)
-                    .await?;
-            }
-        }
-        Ok(verdict)
+        let mut answer = self.answers.scope(resource, *first).beside(beside);
+        answer.failed(asked_for, version, error).await
     }
 }

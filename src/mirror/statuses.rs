@@ -64,6 +64,24 @@ pub(crate) fn asked_tables<'c>(
     asked.map(|resource| resource.table.as_str()).collect()
 }
 
+/// A query of the last status that a table, an SQL text, had before and in which it was not read.
+fn last_before(table: &str) -> String {
+    format!(
+        "SELECT status, since, until FROM sync.earlier_statuses WHERE table_name = {table} \
+         ORDER BY until DESC LIMIT 1"
+    )
+}
+
+/// A query of what was read of a table, an SQL text, since the status `e` was over. That it answered 404 for cases (and
+/// never otherwise) reads nothing of it.
+fn reading_since(table: &str) -> String {
+    format!(
+        "SELECT 1 FROM sync.freshness AS f \
+         JOIN sync.resources AS a ON a.table_name = f.table_name AND a.answered \
+         WHERE f.table_name = {table} AND greatest(f.last_checked, f.last_change) >= e.until"
+    )
+}
+
 /// The statuses of the tables.
 pub(crate) struct TableStatuses<'c> {
     pub(super) conn: &'c Connection,
@@ -130,17 +148,16 @@ impl TableStatuses<'_> {
     }
 
     /// A table that was tried again in vain has had its status all the time: nothing of it, or of the table that it is
-    /// `read_with`, was read since it had the same one before. That it answered 404 for cases (and never otherwise) reads
-    /// nothing of it.
+    /// `read_with`, was read since it had the same one before.
     fn continue_earlier(&self, table: &str, read_with: &str) -> duckdb::Result<()> {
         let continued = self.conn.execute(
-            "UPDATE sync.resources AS r SET since = e.since FROM \
-               (SELECT status, since, until FROM sync.earlier_statuses WHERE table_name = ?1 \
-                ORDER BY until DESC LIMIT 1) AS e \
-             WHERE r.table_name = ?1 AND r.status = e.status AND r.status <> 'disabled' \
-               AND NOT EXISTS (SELECT 1 FROM sync.freshness AS f \
-                 JOIN sync.resources AS a ON a.table_name = f.table_name AND a.answered \
-                 WHERE f.table_name = ?2 AND greatest(f.last_checked, f.last_change) >= e.until)",
+            &format!(
+                "UPDATE sync.resources AS r SET since = e.since FROM ({}) AS e \
+                 WHERE r.table_name = ?1 AND r.status = e.status AND r.status <> 'disabled' \
+                   AND NOT EXISTS ({})",
+                last_before("?1"),
+                reading_since("?2")
+            ),
             params![table, read_with],
         )?;
         if continued > 0 {
@@ -151,6 +168,18 @@ impl TableStatuses<'_> {
             )?;
         }
         Ok(())
+    }
+
+    /// Whether a table was forbidden before, and nothing of it has been read since it is tried again.
+    pub(crate) fn is_tried_in_vain(&self, table: &str) -> Result<bool> {
+        let table = sql::text(table);
+        let in_vain = format!(
+            "SELECT count(*) FROM ({}) AS e WHERE e.status = '{}' AND NOT EXISTS ({})",
+            last_before(&table),
+            TableStatus::Forbidden.name(),
+            reading_since(&table)
+        );
+        Ok(scalar_i64(self.conn, &in_vain)? > 0)
     }
 
     /// Notes something about a table that can be read; what keeps another from being read stays.
@@ -227,6 +256,8 @@ mod tests {
         set("costs", TableStatus::Ok);
         set("costs", TableStatus::Failing);
         assert_ne!(since(&conn, "costs"), first);
+        assert!(statuses.is_tried_in_vain("costs").unwrap());
+        assert!(!statuses.is_tried_in_vain("notes").unwrap(), "it never was forbidden");
         set("costs", FORBIDDEN);
         assert_eq!(since(&conn, "costs"), first);
 
@@ -260,6 +291,7 @@ mod tests {
         conn.execute_batch(read).unwrap();
         let answers = "UPDATE sync.resources SET answered = true WHERE table_name = 'case_files'";
         conn.execute_batch(answers).unwrap();
+        assert!(!statuses.is_tried_in_vain("case_files").unwrap(), "it was read since");
         set(FORBIDDEN);
         let second = tables.map(|table| since(&conn, table));
         for (first, second) in first.iter().zip(&second) {

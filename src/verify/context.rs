@@ -208,12 +208,12 @@ impl Context {
         }
     }
 
-    /// Notes months that have no control; `what`: in words, where no cycle says it.
-    pub(super) fn without_control(&self, what: Option<String>, months: usize) {
+    /// Notes so many controls that cannot be read; `what`: in words, where no cycle says it.
+    pub(super) fn without_control(&self, what: Option<String>, controls: usize) {
         let mut found = self.found();
-        found.count += months;
-        found.without_control += months;
-        if months > 0 {
+        found.count += controls;
+        found.without_control += controls;
+        if controls > 0 {
             found.left_out.extend(what);
         }
     }

@@ -26,6 +26,8 @@ pub(super) struct Known {
     pub(crate) undecided: BTreeSet<i64>,
     pub(crate) moves: HashMap<i64, CaseMoved>,
     pub(crate) cases: HashMap<i64, CaseState>,
+    /// The feed cannot be read: which of them moved nobody has told.
+    pub(crate) is_untold: bool,
 }
 
 /// Cases that are apart, by what may be the reason.
@@ -33,7 +35,7 @@ pub(super) struct Known {
 pub(super) struct Differing {
     /// The mirror knows that it is not as the source has it.
     pub(crate) left_out: BTreeSet<i64>,
-    /// Moved since the source was asked.
+    /// Moved since the source was asked, as far as it is known.
     pub(crate) moved: BTreeSet<i64>,
     /// Cases leave the searches, and come back, without a word of the feed: the mirror learns of it
     /// when they are listed.
@@ -55,7 +57,8 @@ impl Differing {
         for id in sides.differing() {
             let hidden = |case: &CaseState| case.state == Some(Standing::Hidden);
             let unannounced = sides.mirror.contains(&id) || known.cases.get(&id).is_none_or(hidden);
-            let moved = known.moves.get(&id).is_some_and(|moved| moved.sequence > sequence);
+            let moved = known.is_untold
+                || known.moves.get(&id).is_some_and(|moved| moved.sequence > sequence);
             let of = match () {
                 () if known.undecided.contains(&id) => &mut differing.left_out,
                 () if moved => &mut differing.moved,
@@ -149,6 +152,7 @@ mod tests {
             cases: (1..=6)
                 .map(|id| case(id, if id == 3 { Standing::Hidden } else { Standing::Found }))
                 .collect(),
+            is_untold: false,
         }
     }
 
@@ -163,6 +167,11 @@ mod tests {
         assert_eq!(differing.certain, set([4]));
         let listed = Differing::of(sides, &known(), 7, &set([3, 6, 7]));
         assert_eq!(listed.certain, set([3, 4, 6, 7]));
+        // Where the feed cannot be read, each of them may have moved.
+        let untold = Known { is_untold: true, ..known() };
+        let differing = Differing::of(sides, &untold, 7, &set([3, 6, 7]));
+        assert_eq!(differing.suspected(), set([]));
+        assert_eq!(differing.moved, set([2, 3, 4, 6, 7]));
     }
 
     #[test]

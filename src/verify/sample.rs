@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::mirror::{
     CaseMoved, CellDifference, ChosenCases, ScopeTimes, State, case_subject, compare,
 };
-use crate::scope::{CaseState, Place, Standing};
+use crate::scope::{CaseState, FeedName, Place, Standing};
 use crate::text::counted;
 
 /// Cases whose answers are held in memory at once.
@@ -59,6 +59,8 @@ struct RunLog {
     here: HashMap<i64, CaseState>,
     moves: HashMap<i64, CaseMoved>,
     times: HashMap<Scope, ScopeTimes>,
+    /// The feed cannot be read: which cases moved nobody has told.
+    is_untold: bool,
 }
 
 impl Sample {
@@ -362,6 +364,7 @@ impl Sample {
                 here: HashMap::new(),
                 moves: HashMap::new(),
                 times: HashMap::new(),
+                is_untold: false,
             });
         }
         let cases = state.verifications().cases(&ids)?;
@@ -378,12 +381,13 @@ impl Sample {
             here: cases.into_iter().map(|case| (case.case_id, case)).collect(),
             moves: state.verifications().moves(&ids)?,
             times: state.verifications().scope_times(&ids)?,
+            is_untold: state.failures().feed_is_unread(FeedName::Cases)?,
         })
     }
 }
 
 impl RunLog {
-    /// Whether something of a scope changed since it was asked, and whether the mirror may be behind
+    /// Whether something of a scope changed since it was asked, as far as it is known, and whether the mirror may be behind
     /// without being wrong: the case moved after the scope was last read, by a date that this table
     /// does not follow (docs/architecture.md, "Seen and fetched").
     fn changed(&self, resource: &Resource, scope: &Scope, asked: Asked) -> (bool, bool) {
@@ -392,7 +396,7 @@ impl RunLog {
         let narrow = matches!(resource.refresh, Refresh::Dates(_));
         let behind = narrow && moved.at.zip(times.sent_at).is_some_and(|(at, sent)| at > sent);
         let read = times.fetched_at.is_some_and(|at| at >= asked.at);
-        (moved.sequence > asked.sequence || read || behind, behind)
+        (moved.sequence > asked.sequence || read || behind || self.is_untold, behind)
     }
 }
 

@@ -17,7 +17,7 @@ use super::{Comparison, Finding};
 use crate::cycle::LISTING_DUE;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{SIGNED_CASES, SIGNED_MONTHS, State};
-use crate::scope::{Month, Place, months_back};
+use crate::scope::{FeedName, Month, Place, months_back};
 use crate::source::Filter;
 use crate::text::counted;
 use crate::ticks::Ticks;
@@ -389,6 +389,7 @@ fn known(state: &State<'_>, total: Total, differing: &[i64]) -> Result<Known> {
             .collect(),
         moves: state.verifications().moves(differing)?,
         cases: cases.into_iter().map(|case| (case.case_id, case)).collect(),
+        is_untold: state.failures().feed_is_unread(FeedName::Cases)?,
     })
 }
 

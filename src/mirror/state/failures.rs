@@ -7,6 +7,7 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::execute;
+use crate::catalog::{Group, Resource};
 use crate::config::JournalLevel;
 use crate::error::{Kind, Result};
 use crate::mirror::guard::NOTHING;
@@ -58,14 +59,15 @@ impl Failures<'_> {
         )? > 0)
     }
 
-    /// How many scopes of a table answered 403 since any of them answered otherwise.
-    pub(crate) fn forbidden_scopes(&self, table: &str) -> Result<u64> {
-        let answered = format!(
-            "SELECT max(fetched_at) FROM sync.fetched WHERE table_name = {}",
-            sql::text(table)
-        );
-        let ids = self.forbidden_since(table, "", &answered)?;
-        Ok(ids.into_iter().collect::<HashSet<i64>>().len() as u64)
+    /// How many scopes of a table answered 403 since any of them answered otherwise. The ids that one call asked for
+    /// at once are one: all of them failed at one instant.
+    pub(crate) fn forbidden_scopes(&self, resource: &Resource) -> Result<u64> {
+        let table = &resource.table;
+        let scopes = self.forbidden_since(table, "", &last_answer(table))?.into_iter();
+        let by_call = resource.group == Group::Ids;
+        let different: HashSet<i64> =
+            scopes.map(|(id, at)| if by_call { at } else { id }).collect();
+        Ok(different.len() as u64)
     }
 
     /// How many journals of a table answered 403 since any of its months answered otherwise. Where every
@@ -81,7 +83,7 @@ impl Failures<'_> {
             sql::text(table)
         );
         let mut months: HashMap<i64, u64> = HashMap::new();
-        for id in self.forbidden_since(table, &format!("{level}/"), &answered)? {
+        for (id, _) in self.forbidden_since(table, &format!("{level}/"), &answered)? {
             *months.entry(id).or_default() += 1;
         }
         let all = wanted.iter().all(|id| months.contains_key(id));
@@ -89,19 +91,20 @@ impl Failures<'_> {
     }
 
     /// The ids of a table's scopes, of parts that begin so, that answered 403 when they were last asked, since
-    /// `answered`, a query of an instant.
-    fn forbidden_since(&self, table: &str, part: &str, answered: &str) -> Result<Vec<i64>> {
+    /// `answered`, a query of an instant; and when they were, in microseconds.
+    fn forbidden_since(&self, table: &str, part: &str, answered: &str) -> Result<Vec<(i64, i64)>> {
         // Earlier versions kept the first time alone.
         sql::query(
             self.conn,
             &format!(
-                "SELECT id FROM sync.failures WHERE table_name = {} AND kind = '{}' AND starts_with(part, {}) \
+                "SELECT id, epoch_us(coalesce(last_at, first_at)) FROM sync.failures \
+                 WHERE table_name = {} AND kind = '{}' AND starts_with(part, {}) \
                    AND coalesce(last_at, first_at) > coalesce(({answered}), '-infinity'::TIMESTAMPTZ)",
                 sql::text(table),
                 FailureKind::of(Kind::Forbidden),
                 sql::text(part)
             ),
-            |row| row.get(0),
+            |row| Ok((row.get(0)?, row.get(1)?)),
         )
     }
 
@@ -116,7 +119,40 @@ impl Failures<'_> {
 
     /// The listing of all cases, as failures know it.
     pub(crate) fn listing() -> ScopeId {
-        ScopeId { table: "cases".to_owned(), id: 0, part: LISTING.to_owned() }
+        Self::listing_of(Place::Cases.table())
+    }
+
+    /// The listing by one search, as failures know it.
+    pub(crate) fn listing_of(table: &str) -> ScopeId {
+        ScopeId { table: table.to_owned(), id: 0, part: LISTING.to_owned() }
+    }
+
+    /// A page of the listing by a search answered 403. Answers of that search since an earlier one speak against that.
+    pub(crate) fn listing_refused(
+        &self,
+        run_id: i64,
+        now: Timestamp,
+        table: &str,
+        why: &str,
+    ) -> Result<()> {
+        let listing = Self::listing_of(table);
+        let kind = FailureKind::of(Kind::Forbidden);
+        self.forget(&format!(
+            "{} AND kind = '{kind}' AND first_at <= ({})",
+            is_of(&listing),
+            last_answer(table)
+        ))?;
+        self.fail(run_id, now, &listing, &Failure::new(kind, why)).map(drop)
+    }
+
+    /// The listing by a search was answered: it is not refused any more.
+    pub(crate) fn listing_is_not_refused(&self, table: &str) -> Result<()> {
+        let kind = FailureKind::of(Kind::Forbidden);
+        self.forget(&format!("{} AND kind = '{kind}'", is_of(&Self::listing_of(table))))
+    }
+
+    fn forget(&self, condition: &str) -> Result<()> {
+        execute(self.conn, &format!("DELETE FROM sync.failures WHERE {condition}"), params![])
     }
 
     /// The cases were listed, and the listing is believed.
@@ -128,6 +164,11 @@ impl Failures<'_> {
     pub(crate) fn feed_scope(feed: FeedName) -> ScopeId {
         let (table, _, _) = places(feed);
         ScopeId { table: table.to_owned(), id: 0, part: String::new() }
+    }
+
+    /// Whether a change feed could not be read when it was last asked.
+    pub(crate) fn feed_is_unread(&self, feed: FeedName) -> Result<bool> {
+        self.has_failed(&Self::feed_scope(feed))
     }
 
     /// Whether a scope failed when it was last read.
@@ -202,6 +243,11 @@ impl Failures<'_> {
         )?;
         Ok(digests.into_iter().next().flatten())
     }
+}
+
+/// A query of when any scope of a table last answered.
+fn last_answer(table: &str) -> String {
+    format!("SELECT max(fetched_at) FROM sync.fetched WHERE table_name = {}", sql::text(table))
 }
 
 /// SQL that holds for the failure of this scope.
