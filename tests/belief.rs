@@ -192,6 +192,54 @@ fn a_doubted_answer_is_confirmed_by_an_equal_one_alone() {
     assert_eq!(rows(&world, "case_files", case), 1);
 }
 
+/// What hangs on a case leaves with it, and not before: totals would count what is missing as nothing.
+#[test]
+fn nothing_leaves_of_a_case_that_the_guard_may_hold_and_is_not_there() {
+    let world = mirrored(80);
+    let shown_ids = shown_cases(&world);
+    let (gone, stay) = shown_ids.split_at(56);
+    let with_notes = |ids: &[i64]| {
+        let mut ids = ids.iter().filter(|id| rows(&world, "notes", **id) > 0);
+        (*ids.next().unwrap(), *ids.next().unwrap())
+    };
+    let ((held, empty), (other, _)) = (with_notes(gone), with_notes(stay));
+    let notes = || [held, empty, other].map(|case| rows(&world, "notes", case));
+    let had = notes();
+    let path = |case| format!("/api/Notes/Case/{case}");
+    for case in [held, empty] {
+        always(&world, &path(case), refuse(500));
+        change(&world, case, Facet::Activity);
+    }
+    assert_status(&world.run(&["sync"]), 3);
+    // As if they had been searched once more for their changes already, and had still been there.
+    alter(&world, "UPDATE sync.fetched_scopes SET again_at = NULL");
+    gone.iter().for_each(|id| drop(world.sandbox.act(&Act::DeleteCase { case_id: *id }).unwrap()));
+    alter(
+        &world,
+        "DELETE FROM sync.meta WHERE key = 'listing_due'; \
+         INSERT INTO sync.meta VALUES ('listing_due', 'verify')",
+    );
+    let output = world.run(&["sync"]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("reconcile.max_removed"), "{}", shown(&output));
+
+    world.sandbox.clear_faults();
+    always(&world, &path(other), refuse(404));
+    always(&world, &path(empty), garbage("[]"));
+    change(&world, other, Facet::Activity);
+    for minutes in [0, 11] {
+        assert_eq!(notes(), had);
+        age_failures(&world, minutes);
+        assert_status(&world.run(&["sync"]), 3);
+    }
+    assert_eq!(notes(), [had[0], had[1], 0], "the other one is there: its 404 is believed");
+
+    world.sandbox.clear_faults();
+    change(&world, other, Facet::Activity);
+    assert_status(&world.run(&["sync", "--allow-removals"]), 0);
+    world.assert_equal();
+}
+
 #[test]
 fn who_allows_removals_does_not_wait_for_what_is_doubted() {
     let world = mirrored(8);

@@ -30,6 +30,8 @@ pub(super) struct Answers<'r> {
     pub(crate) findings: Findings,
     pub(crate) planned: Planned,
     pub(crate) unreached: Unreached,
+    /// The guard holds cases that a search lacks. Kept here, because each answer without a record asks for it.
+    pub(crate) holds_cases: bool,
     /// Of no case the roles were ever read, and those of cases that are there answer 404 too.
     pub(crate) roles_are_missing: bool,
 }
@@ -46,6 +48,7 @@ impl<'r> Answers<'r> {
             findings: Findings::default(),
             planned: Planned::new(handled),
             unreached: Unreached::default(),
+            holds_cases: false,
             roles_are_missing: false,
         }
     }

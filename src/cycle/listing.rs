@@ -236,6 +236,7 @@ impl<'c, 'r> Listing<'c, 'r> {
                 left_of_late(of_late)
             );
             self.failed(FailureKind::Held, &why).await?;
+            self.fetcher.answers.holds_cases = true;
             return Ok((Vec::new(), true));
         }
         // Whether those that are hidden still exist is asked too; they can leave no search row.

@@ -132,6 +132,7 @@ impl<'r> Cycle<'r> {
             answers.permissions.read().await?;
         }
         answers.tables.choose()?;
+        answers.holds_cases = State::new(&run.store.connection()?).failures().holds_cases()?;
         if let Some(request) = &run.options.journals {
             return Journals::of(&mut self.fetcher).read_period(request).await;
         }

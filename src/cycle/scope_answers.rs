@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use super::answers::Answers;
 use super::policy::{self, Evidence, Verdict};
 use super::suspects;
-use crate::catalog::Resource;
-use crate::decode::Load;
+use crate::catalog::{Group, Resource};
+use crate::decode::{Load, LoadKind};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Failures, State};
 use crate::scope::{FailureKind, TableStatus, Version};
@@ -72,6 +72,7 @@ impl<'a> ScopeAnswer<'a, '_> {
         self.answers.findings.answered(&resource.table);
         self.answers.permissions.look_at_part(resource, id, &load).await?;
         let half_missing = self.half_is_missing(&mut load).await?;
+        let is_held = self.would_take_what_is_held(&mut load).await?;
         let incomplete = if load.decoded.any_without_key() {
             Some("a record has no usable key: nothing is deleted")
         } else if half_missing {
@@ -79,6 +80,8 @@ impl<'a> ScopeAnswer<'a, '_> {
                        removes the rows";
             self.answers.note_gone(&resource.table, id, &load.missing, why).await?;
             None
+        } else if is_held {
+            Some("reconcile.max_removed may hold the case, and it is not there: nothing is deleted")
         } else if load.scopes.iter().any(|s| !s.complete) {
             Some("the answer was not complete: nothing is deleted")
         } else {
@@ -92,7 +95,7 @@ impl<'a> ScopeAnswer<'a, '_> {
 
     /// Whether one of a scope's calls answered 404 where that is not known to mean "none": then the
     /// answer is not complete.
-    async fn half_is_missing(&self, load: &mut Load) -> Result<bool> {
+    async fn half_is_missing(&mut self, load: &mut Load) -> Result<bool> {
         if load.missing.is_empty() {
             return Ok(false);
         }
@@ -112,10 +115,42 @@ impl<'a> ScopeAnswer<'a, '_> {
                 Ok(true)
             })
             .await?;
+        let all_may_lack = all_may_lack && self.is_believed_of_case().await?;
         if !all_may_lack {
             load.scopes.iter_mut().for_each(|scope| scope.complete = false);
         }
         Ok(!all_may_lack)
+    }
+
+    /// Whether an answer without any record would take rows of a case that the guard may hold: then it counts as not
+    /// complete.
+    async fn would_take_what_is_held(&mut self, load: &mut Load) -> Result<bool> {
+        let is_empty = load.kind == LoadKind::Scopes
+            && load.records == 0
+            && load.scopes.iter().all(|scope| scope.complete);
+        if !is_empty || !self.answers.holds_cases {
+            return Ok(false);
+        }
+        let has_rows = {
+            let conn = self.answers.run.store.connection()?;
+            State::new(&conn).scopes().rows_of_scope(self.resource, self.id)? > 0
+        };
+        if !has_rows || self.is_believed_of_case().await? {
+            return Ok(false);
+        }
+        load.scopes.iter_mut().for_each(|scope| scope.complete = false);
+        Ok(true)
+    }
+
+    /// Whether what an answer says is gone of a case is believed of it alone. While the guard holds cases, of which this
+    /// may be one, what hangs on it leaves with the case or not at all: so the case is asked for.
+    async fn is_believed_of_case(&mut self) -> Result<bool> {
+        if self.resource.group != Group::Case || !self.answers.holds_cases {
+            return Ok(true);
+        }
+        // The roles themselves have just said that the case is not there.
+        let is_of_roles = self.resource.table == suspects::ROLES;
+        Ok(!is_of_roles && self.answers.suspects().is_there(self.id).await?)
     }
 
     /// What an error means for one scope of a table, and those beside it: notes it, and does what has to be done.
@@ -260,6 +295,9 @@ impl<'a> ScopeAnswer<'a, '_> {
                         Ok((has_rows, state.failures().is_gone_since(table, id, None, before)?))
                     })
                     .await?;
+                if evidence.has_rows && evidence.is_confirmed {
+                    evidence.is_confirmed = self.is_believed_of_case().await?;
+                }
             }
             _ => {}
         }

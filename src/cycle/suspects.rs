@@ -77,6 +77,7 @@ impl Suspects<'_, '_> {
              them (if they are really gone, run `casemirror sync --allow-removals`)",
             left_of_late(of_late)
         ));
+        self.answers.holds_cases = true;
         let why = "no search shows the case, nor many others: reconcile.max_removed holds it";
         for id in unknown {
             self.note(*id, FailureKind::Held, why).await?;
@@ -163,6 +164,11 @@ impl Suspects<'_, '_> {
             self.answers.roles_are_missing = true;
         }
         Ok(Some(format!("{PATH_ROLES} has answered 404 for every case so far")))
+    }
+
+    /// Whether the roles of a case are answered: then it is there.
+    pub(crate) async fn is_there(&mut self, id: i64) -> Result<bool> {
+        Ok(matches!(self.roles(id).await?, Roles::Answered(_)))
     }
 
     /// Asks for the roles of a case.

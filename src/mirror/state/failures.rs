@@ -155,6 +155,15 @@ impl Failures<'_> {
         execute(self.conn, &format!("DELETE FROM sync.failures WHERE {condition}"), params![])
     }
 
+    /// Whether the guard holds cases that a search lacks.
+    pub(crate) fn holds_cases(&self) -> Result<bool> {
+        let held = format!(
+            "SELECT count(*) FROM sync.failures WHERE kind = '{}' AND table_name IN ('cases', 'projects')",
+            FailureKind::Held
+        );
+        Ok(scalar_i64(self.conn, &held)? > 0)
+    }
+
     /// The cases were listed, and the listing is believed.
     pub(crate) fn listing_is_well(&self) -> Result<()> {
         self.succeed(&Self::listing())
