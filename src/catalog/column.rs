@@ -136,7 +136,7 @@ pub(crate) enum Origin {
 }
 
 /// Privacy class of a column (docs/architecture.md, "Privacy").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     Identifier,
     ContactDetail,

@@ -1,4 +1,4 @@
-//! Names of fields that tell a privacy class, for fields that no column takes.
+//! Names that tell a privacy class, for fields that no column takes, and of whom a column is.
 
 use std::sync::LazyLock;
 
@@ -12,12 +12,14 @@ use super::Class;
 struct Names {
     identifier: Patterns,
     contact_detail: Patterns,
+    no_person: Patterns,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Patterns {
     /// Anywhere in the letters and digits of a name.
+    #[serde(default)]
     parts: Vec<String>,
     /// A whole word of a name: too short to be looked for within others.
     #[serde(default)]
@@ -50,6 +52,11 @@ pub(crate) fn class_of_name(name: &str) -> Option<Class> {
     } else {
         None
     }
+}
+
+/// Whether what is called so, a table or a column, is of places or organisations (docs/architecture.md, "Forgetting").
+pub(super) fn is_of_no_person(name: &str) -> bool {
+    NAMES.no_person.match_name(name, &name.replace('_', ""))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 
 use super::column::{Class, Column, Origin, Scalar};
 use super::ddl::EXTRA_COLUMN;
+use super::names::is_of_no_person;
 
 /// The eleven change dates of a case, in the order of reference 2.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -383,6 +384,15 @@ impl Resource {
         self.person.is_some()
             && self.is_free_text(column)
             && (column.class.is_some() || self.is_name_of_person(column))
+    }
+
+    /// Whether a column says what a place or an organisation is: the name of a town, or of an office. A contact detail may
+    /// be a person's whosever row has it.
+    pub(crate) fn is_of_no_person(&self, column: &Column) -> bool {
+        self.person.is_none()
+            && self.is_free_text(column)
+            && column.class.is_none()
+            && (is_of_no_person(&self.table) || is_of_no_person(&column.name))
     }
 
     /// Whether a column has contact details of whom a row is about: a person, or an office.

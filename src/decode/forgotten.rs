@@ -3,7 +3,8 @@
 //!
 //! Texts are compared word by word, whatever stands between the words, however they are capitalized and
 //! however a letter is composed, so that `20 30 40 50` is found in `Ring 20-30-40-50!`. A word is a run of
-//! letters and digits. A name is found with its last word first too, and in the genitive. Numbers of telephones and persons are
+//! letters and digits. A name is found with its last word first too, and in the genitive. What is looked for has the form
+//! of its kind: a detail that is but a town or a word is everybody's. Numbers of telephones and persons are
 //! found by their digits, however they are grouped, with the prefix of the country and without it. Where the mirror
 //! has but the hash of a value, a number or an e-mail address in a text is hashed and compared. The hash of each text
 //! is such a text too: of a column that privacy hashes, the store has nothing else to be asked about.
@@ -17,7 +18,8 @@ use serde_json::value::RawValue;
 
 use super::canonical::{object, quoted};
 use super::hashes::Hashes;
-use words::{address, genitive, grouped, numbers, words};
+use crate::catalog::Class;
+use words::{address, genitive, grouped, is_detail, numbers, words};
 
 /// What stands in a longer text where a forgotten value stood.
 pub(crate) const FORGOTTEN: &str = "[forgotten]";
@@ -149,23 +151,28 @@ impl Forgotten {
     }
 
     /// The entries of a text of a person, the one of the text as it is first; none where so many have the
-    /// same that it tells nothing. A name of one word is such a text.
-    pub(crate) fn entries_of(&self, text: &str, is_name: bool) -> Vec<Entry> {
-        let words = words(text);
-        let mut words: Vec<&str> = words.iter().map(|(_, word)| word.as_str()).collect();
-        let letters: usize = words.iter().map(|word| word.chars().count()).sum();
-        if letters < TELLING || (is_name && words.len() < 2) {
+    /// same that it tells nothing. Such is a name of one word, an identity number without a digit, and a contact detail
+    /// that has not the form of one. `class`: of a name none.
+    pub(crate) fn entries_of(&self, text: &str, class: Option<Class>) -> Vec<Entry> {
+        let placed = words(text);
+        let letters: usize = placed.iter().map(|(_, word)| word.chars().count()).sum();
+        let has_form = match class {
+            None => placed.len() > 1,
+            // A hash shows no form.
+            Some(_) if self.hashes.made(text) => true,
+            Some(Class::Identifier) => text.contains(|c: char| c.is_ascii_digit()),
+            Some(Class::ContactDetail) => is_detail(text, &placed),
+        };
+        if letters < TELLING || !has_form {
             return Vec::new();
         }
+        let mut words: Vec<&str> = placed.iter().map(|(_, word)| word.as_str()).collect();
         let mut entries = vec![self.text_entry(&words)];
-        if is_name {
+        if class.is_none() {
             words.rotate_right(1);
             entries.push(self.text_entry(&words));
         }
-        entries.extend(numbers(text).iter().map(|number| Entry::Number {
-            digits: length(number.len()),
-            hash: self.hash(b"number", [number.as_str()]),
-        }));
+        entries.extend(numbers(text).iter().map(|number| self.number_entry(number)));
         // Names stand in a contact's row as they are, and hashed in the rows of others.
         if !self.hashes.made(text) {
             entries.push(self.hash_entry(text));
@@ -173,9 +180,21 @@ impl Forgotten {
         entries
     }
 
+    /// What a text is known by, whatever its form.
+    pub(crate) fn known_by(&self, text: &str) -> Vec<Entry> {
+        let placed = words(text);
+        let words: Vec<&str> = placed.iter().map(|(_, word)| word.as_str()).collect();
+        let numbers = numbers(text).into_iter().map(|number| self.number_entry(&number));
+        [self.text_entry(&words), self.hash_entry(text)].into_iter().chain(numbers).collect()
+    }
+
     /// The entry of a text as it stands in a column that privacy hashes.
     fn hash_entry(&self, text: &str) -> Entry {
         self.text_entry(&[&self.hashes.hash(text)])
+    }
+
+    fn number_entry(&self, digits: &str) -> Entry {
+        Entry::Number { digits: length(digits.len()), hash: self.hash(b"number", [digits]) }
     }
 
     fn text_entry(&self, words: &[&str]) -> Entry {

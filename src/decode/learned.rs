@@ -10,40 +10,45 @@ use serde_json::Value as Json;
 use super::Forgotten;
 use super::record::{Cell, Row};
 use super::value::Value;
-use crate::catalog::{Resource, class_of_name};
+use crate::catalog::{Class, Column, Resource, class_of_name};
 
 /// A text of a person that may tell of it wherever it stands.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Telling {
     pub(crate) text: String,
-    pub(crate) is_name: bool,
+    /// Of its column or field; a name has none.
+    pub(crate) class: Option<Class>,
 }
 
 impl fmt::Debug for Telling {
     /// Nothing of what it says: whoever is told of it is not to read it in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Telling").field("is_name", &self.is_name).finish_non_exhaustive()
+        f.debug_struct("Telling").field("class", &self.class).finish_non_exhaustive()
     }
 }
 
 impl Telling {
+    /// One in a column that tells of the person.
+    pub(crate) fn of(text: String, resource: &Resource, column: &Column) -> Telling {
+        // A name may have a class in a table of one's own.
+        let class = column.class.filter(|_| !resource.is_name_of_person(column));
+        Telling { text, class }
+    }
+
     /// Those in JSON of `_extra`: of fields whose name has a class, and of what is within them.
-    pub(crate) fn in_extra(value: &Json, is_classed: bool, to: &mut BTreeSet<Telling>) {
+    pub(crate) fn in_extra(value: &Json, class: Option<Class>, to: &mut BTreeSet<Telling>) {
         let mut add = |text: String| {
-            to.insert(Telling { text, is_name: false });
+            to.insert(Telling { text, class });
         };
         match value {
             Json::Object(fields) => {
                 for (name, value) in fields {
-                    let is_classed = is_classed || class_of_name(name).is_some();
-                    Telling::in_extra(value, is_classed, to);
+                    Telling::in_extra(value, class.or_else(|| class_of_name(name)), to);
                 }
             }
-            Json::Array(items) => {
-                items.iter().for_each(|item| Telling::in_extra(item, is_classed, to));
-            }
-            Json::String(text) if is_classed => add(text.clone()),
-            Json::Number(number) if is_classed => add(number.to_string()),
+            Json::Array(items) => items.iter().for_each(|item| Telling::in_extra(item, class, to)),
+            Json::String(text) if class.is_some() => add(text.clone()),
+            Json::Number(number) if class.is_some() => add(number.to_string()),
             _ => {}
         }
     }
@@ -53,10 +58,9 @@ impl Telling {
         let mut all = BTreeSet::new();
         let told = row.cells.iter().zip(&resource.columns);
         for (cell, column) in told.filter(|(_, column)| resource.tells_of_person(column)) {
-            let is_name = resource.is_name_of_person(column);
             let mut add = |value: &Value<'_>| {
                 if let Value::Text(text) = value {
-                    all.insert(Telling { text: text.as_ref().to_owned(), is_name });
+                    all.insert(Telling::of(text.as_ref().to_owned(), resource, column));
                 }
             };
             match cell {
@@ -67,7 +71,7 @@ impl Telling {
         }
         for (name, text) in &row.extra {
             if let Ok(value) = serde_json::from_str(text) {
-                Telling::in_extra(&value, class_of_name(name).is_some(), &mut all);
+                Telling::in_extra(&value, class_of_name(name), &mut all);
             }
         }
         all
@@ -92,8 +96,8 @@ impl Learned {
         list: &Forgotten,
     ) -> Option<Learned> {
         let mut texts = Telling::of_row(row, resource);
-        texts.retain(|Telling { text, is_name }| {
-            list.entries_of(text, *is_name).iter().any(|entry| !list.has(*entry))
+        texts.retain(|Telling { text, class }| {
+            list.entries_of(text, *class).iter().any(|entry| !list.has(*entry))
         });
         (!texts.is_empty()).then(|| Learned { table: resource.table.clone(), contact, texts })
     }

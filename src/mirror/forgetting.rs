@@ -2,9 +2,11 @@
 //! in again (docs/architecture.md, "Forgetting").
 //!
 //! Of the rows about the person every text goes. Elsewhere those texts go that tell of the person: values with a
-//! privacy class, and names of several words; but rows about others keep their own. What they are is judged in one place, by the list of
+//! privacy class that have the form of their kind, and names of several words; but rows about others keep their own, and
+//! what a column that is about no person says is everybody's. What they are is judged in one place, by the list of
 //! keyed hashes that the decoder asks too ([`Forgotten`]).
 
+mod common;
 mod kept_out;
 mod sweep;
 
@@ -60,7 +62,8 @@ pub(super) fn forget(
 ) -> Result<Taken> {
     let list = forgotten(conn, key)?;
     let mut taken = Taken::default();
-    let known = Known::of(conn, catalog, &list, contact, &[], &mut taken)?;
+    let common = common::entries(conn, catalog, &list)?;
+    let known = Known::of(conn, catalog, (&list, &common), contact, &[], &mut taken)?;
     take_out(conn, catalog, &list.with(known.entries.clone()), &known, &mut taken)?;
     Ok(taken)
 }
@@ -79,8 +82,9 @@ pub(super) fn learn(
 ) -> Result<Option<Forgotten>> {
     let contacts: BTreeSet<i64> = learned.iter().map(|learned| learned.contact).collect();
     let (mut all, mut taken) = (Known::default(), Taken::default());
+    let common = common::entries(conn, catalog, list)?;
     for contact in contacts {
-        all.add(Known::of(conn, catalog, list, contact, learned, &mut taken)?);
+        all.add(Known::of(conn, catalog, (list, &common), contact, learned, &mut taken)?);
     }
     all.entries.retain(|entry| !list.has(*entry));
     if all.entries.is_empty() {
@@ -112,7 +116,7 @@ impl Known {
     fn of(
         conn: &Connection,
         catalog: &Catalog,
-        list: &Forgotten,
+        (list, common): (&Forgotten, &BTreeSet<Entry>),
         contact: i64,
         learned: &[Learned],
         taken: &mut Taken,
@@ -131,20 +135,24 @@ impl Known {
             let mut telling = telling(conn, resource, person, contact)?;
             let own = |of: &&Learned| of.contact == contact && of.table == resource.table;
             telling.extend(learned.iter().filter(own).flat_map(|of| of.texts.iter().cloned()));
-            for Telling { text, is_name } in telling {
-                let of_text = list.entries_of(&text, is_name);
+            for Telling { text, class } in telling {
+                let of_text = list.entries_of(&text, class);
                 // A mask of the platform's is a hash like any other, and stands in everybody's row. Numbers of persons are
                 // masked; a telephone that another one has too is shared.
                 let is_masked = |column: &Column| column.class == Some(Class::Identifier);
                 let is_mask =
                     list.is_hash(&text) && is_of_others(conn, resource, contact, &text, is_masked)?;
-                let Some(own) = of_text.first().filter(|_| !is_mask) else {
+                let is_common =
+                    class.is_some() && of_text.iter().any(|entry| common.contains(entry));
+                let Some(own) = of_text.first().filter(|_| !is_mask && !is_common) else {
                     taken.common += 1;
                     continue;
                 };
                 texts.insert(*own);
                 // Who has typed it is told; nobody reads what is learned.
-                for other in catalog.resources().iter().filter(|_| learned.is_empty() && !is_name) {
+                for other in
+                    catalog.resources().iter().filter(|_| learned.is_empty() && class.is_some())
+                {
                     let is_kept = |column: &Column| other.is_own_detail(column);
                     if is_of_others(conn, other, contact, &text, is_kept)? {
                         shared.insert(*own);
@@ -197,18 +205,17 @@ fn telling(
     for place in PLACES {
         let rows = format!("{} WHERE {} = {contact}", of(place, resource), sql::ident(&person.id));
         for column in resource.columns.iter().filter(|c| resource.tells_of_person(c)) {
-            let is_name = resource.is_name_of_person(column);
             let name = sql::ident(&column.name);
             let each = if column.kind.list { format!("unnest({name})") } else { name };
             let texts: Vec<Option<String>> =
                 query(conn, &format!("SELECT DISTINCT {each} FROM {rows}"), |row| row.get(0))?;
-            all.extend(texts.into_iter().flatten().map(|text| Telling { text, is_name }));
+            all.extend(texts.into_iter().flatten().map(|text| Telling::of(text, resource, column)));
         }
         let extras: Vec<Option<String>> =
             query(conn, &format!("SELECT DISTINCT {EXTRA_COLUMN} FROM {rows}"), |row| row.get(0))?;
         for extra in extras.into_iter().flatten() {
             if let Ok(value) = serde_json::from_str(&extra) {
-                Telling::in_extra(&value, false, &mut all);
+                Telling::in_extra(&value, None, &mut all);
             }
         }
     }

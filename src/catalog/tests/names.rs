@@ -1,4 +1,4 @@
-//! What tables and columns may be called.
+//! What tables and columns may be called, and what their names tell.
 
 use std::collections::BTreeSet;
 
@@ -52,4 +52,39 @@ fn what_goes_with_a_person_in_one_table_goes_in_all() {
         .map(|(r, column)| format!("{}.{}", r.table, column.name))
         .collect();
     assert_eq!(left, [""; 0]);
+}
+
+#[test]
+fn a_column_of_a_place_or_an_organisation_is_of_no_person() {
+    let catalog = load(&[]).unwrap();
+    let is_one = |table: &str, column: &str| {
+        let resource = catalog.get(table).unwrap();
+        resource.is_of_no_person(resource.column(column).unwrap())
+    };
+    for (table, column) in [
+        ("cases", "city"),
+        ("cases", "municipality"),
+        ("cases", "office"),
+        ("cases", "settlement_company_name"),
+        ("case_journals", "office_name"),
+        ("depot_journals", "company_name"),
+        ("offices", "name"),
+        ("housing_associations", "name"),
+    ] {
+        assert!(is_one(table, column), "{table}.{column}");
+    }
+    for (table, column) in [
+        ("cases", "sellers"),
+        ("cases", "seller_emails"),
+        ("cases", "address"),
+        ("cases", "street"),
+        ("case_journals", "address"),
+        ("notes", "message"),
+        ("contacts", "city"),
+        ("employee_offices", "office_name"),
+        ("employees", "telephone"),
+        ("offices", "telephone"),
+    ] {
+        assert!(!is_one(table, column), "{table}.{column}");
+    }
 }

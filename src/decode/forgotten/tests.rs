@@ -4,11 +4,15 @@ use proptest::prelude::*;
 
 use super::*;
 
+const DETAIL: Option<Class> = Some(Class::ContactDetail);
+const IDENTIFIER: Option<Class> = Some(Class::Identifier);
+
 fn with(texts: &[&str]) -> Forgotten {
     let mut forgotten = Forgotten::nobody([7; 32]);
     for text in texts {
         let is_name = text.contains(char::is_alphabetic) && !text.contains(['@', '1']);
-        let entries = forgotten.entries_of(text, is_name);
+        let class = (!is_name).then_some(Class::ContactDetail);
+        let entries = forgotten.entries_of(text, class);
         assert_ne!(entries, []);
         entries.into_iter().for_each(|entry| forgotten.add(entry));
     }
@@ -41,7 +45,7 @@ fn a_value_of_which_the_mirror_has_the_hash_alone_is_found_in_a_text() {
     for plain in ["01017012345", "ola@nordmann.no", "+47 46725073", "+4641725073"] {
         let hash = hashes.hash(plain);
         assert!(forgotten.parts_of(&hash).contains(&Part::Hashed));
-        forgotten.entries_of(&hash, false).into_iter().for_each(|entry| forgotten.add(entry));
+        forgotten.entries_of(&hash, DETAIL).into_iter().for_each(|entry| forgotten.add(entry));
         assert_eq!(forgotten.clear(&hash), Cleared::Gone);
     }
     for gone in ["01017012345", "010170 12345", " 010170-12345.", "Ola@Nordmann.no"] {
@@ -69,7 +73,7 @@ fn a_text_is_found_as_its_hash_where_privacy_hashes_it() {
     assert_eq!(forgotten.clear(&other), Cleared::Same, "of which SQL finds no row");
     // Of a column with a class that is kept now, and was hashed when the person was forgotten.
     let mut known_by_hash = Forgotten::nobody([7; 32]);
-    known_by_hash.entries_of(&hash, false).into_iter().for_each(|entry| known_by_hash.add(entry));
+    known_by_hash.entries_of(&hash, DETAIL).into_iter().for_each(|entry| known_by_hash.add(entry));
     assert_eq!(known_by_hash.clear_cell("Dag Hansen", true), Cleared::Gone);
     assert_eq!(known_by_hash.clear_cell("Dag Hansen", false), Cleared::Same);
 }
@@ -84,16 +88,84 @@ fn of_several_texts_that_begin_alike_the_longest_goes() {
 #[test]
 fn what_many_have_alike_tells_nothing_of_one() {
     let forgotten = Forgotten::nobody([7; 32]);
-    for common in ["", "0155", "Oslo", ", -", "1 2 3 4"] {
-        assert_eq!(forgotten.entries_of(common, false), [], "{common}");
+    for common in ["", "0155", "Oslo", ", -", "1 2 3 4", "ukjent", "Ikke oppgitt", "XXXXXX"] {
+        for class in [DETAIL, IDENTIFIER] {
+            assert_eq!(forgotten.entries_of(common, class), [], "{common}");
+        }
     }
-    assert_eq!(forgotten.entries_of("Nordmann", true), [], "a name of one word");
-    assert_ne!(forgotten.entries_of("Ola Nordmann", true), []);
+    assert_eq!(forgotten.entries_of("Nordmann", None), [], "a name of one word");
+    assert_ne!(forgotten.entries_of("Ola Nordmann", None), []);
     assert_eq!(
-        forgotten.entries_of("12345", false).len(),
+        forgotten.entries_of("12345", IDENTIFIER).len(),
         2,
         "it and its hash, and no number of anybody"
     );
+}
+
+/// A detail that is a town, a street or a word stands in the rows of everybody.
+#[test]
+fn a_detail_is_somebodys_where_it_has_the_form_of_an_address_or_a_telephone() {
+    let forgotten = Forgotten::nobody([7; 32]);
+    for common in [
+        "Drammen",
+        "3015 Drammen",
+        "0155  OSLO",
+        "Oslo 0155",
+        "Storgata",
+        "Storgata, 3015 Drammen",
+        "Norge, 3015 Drammen",
+        "NO 3015 Drammen",
+        "N-3015 Drammen",
+        "Norge 3015 Drammen",
+        "SE-111 22 Stockholm",
+        "111 22 Stockholm",
+        "10115 Berlin",
+        "3015\nDrammen",
+        "Drammen\n3015",
+        "ukjent@",
+        "@ukjent",
+        "ukjent @",
+        "ikke oppgitt",
+        "123456",
+        "Internt 12345",
+        "H0201 Drammen",
+        "1,2,3,4,5",
+        "#ukjent",
+    ] {
+        assert_eq!(forgotten.entries_of(common, DETAIL), [], "{common}");
+    }
+    for own in [
+        "Storgata 12",
+        "storgata 12 b, 3015 Drammen",
+        "Storgata 12B",
+        "Storgt.12",
+        "Storgata 12-14",
+        "Storgata12",
+        "Bjo\u{308}rka\u{30a} 1045",
+        "Calle Mayor, 12, 28001 Madrid",
+        "Storgata 12 3015 Drammen",
+        "c/o Hansen\nBø 12\n3560 Hemsedal",
+        "Fjellveien 1045",
+        "Fjellveien 1045 B",
+        "Fjellveien 1045, 3015 Drammen",
+        "St. Olavs gate 5",
+        "17. mai gate 3",
+        "Postboks 123, 0155 Oslo",
+        "12 Baker Street, London",
+        "Storgatan 12, 111 22 Stockholm",
+        "ola@nordmann.no",
+        "Ola <ola@nordmann.no>",
+        "91234567",
+        "+47 912 34 567",
+        "(+47) 91-23-45-67",
+        "Mobil: 912 34 567",
+        "46 70 123",
+    ] {
+        assert_ne!(forgotten.entries_of(own, DETAIL), [], "{own}");
+    }
+    for own in ["01017012345", "1970-01-01", "N1234567", "C01X00T47"] {
+        assert_ne!(forgotten.entries_of(own, IDENTIFIER), [], "{own}");
+    }
 }
 
 /// Whether SQL finds the row: `mirror/forgetting.rs`.
@@ -202,7 +274,7 @@ fn of_json_the_texts_go_and_the_rest_stays_as_it_is() {
 #[test]
 fn nothing_is_said_without_the_key_and_each_list_has_its_seal() {
     let (one, mut other) = (with(&["Ola Nordmann"]), Forgotten::nobody([8; 32]));
-    assert_ne!(one.entries_of("Ola Nordmann", true), other.entries_of("Ola Nordmann", true));
+    assert_ne!(one.entries_of("Ola Nordmann", None), other.entries_of("Ola Nordmann", None));
     let seal = other.seal();
     other.add(other.contact(7));
     assert!(other.has_contact(7) && !other.has_contact(8));
@@ -212,10 +284,11 @@ fn nothing_is_said_without_the_key_and_each_list_has_its_seal() {
 proptest! {
     #[test]
     fn a_text_is_found_in_every_other_that_it_is_a_part_of(
-        before in "[\\PC]{0,12}", text in "[\\PC]{5,20}", after in "[\\PC]{0,12}"
+        before in "[\\PC]{0,12}", text in "[\\PC]{5,20}", after in "[\\PC]{0,12}", is_name: bool
     ) {
         let mut forgotten = Forgotten::nobody([7; 32]);
-        let entries = forgotten.entries_of(&text, false);
+        let class = if is_name { None } else { IDENTIFIER };
+        let entries = forgotten.entries_of(&text, class);
         if entries.is_empty() {
             return Ok(());
         }

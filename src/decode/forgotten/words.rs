@@ -6,12 +6,14 @@ use std::ops::Range;
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 
-use super::{GAP, NUMBER};
+use super::{GAP, LONGEST_HASHED, NUMBER};
 
 /// At most so many characters of [`GAP`] stand between two groups of digits of one number.
 const LONGEST_GAP: usize = 3;
 /// The platform's own country calling code, and how many digits a number has there.
 const COUNTRY: (&str, usize) = ("47", 8);
+/// A postcode has so many digits, and the number of a house no more.
+const POSTCODE: usize = 4;
 
 /// Digits with which some words of a text begin, and where these end.
 pub(super) struct Grouped {
@@ -95,14 +97,78 @@ pub(super) fn numbers(text: &str) -> BTreeSet<String> {
     all
 }
 
+/// Whether a contact detail has the form of one that is somebody's alone: an e-mail address, the number of a telephone, or
+/// a street with the number of a house.
+pub(super) fn is_detail(text: &str, words: &[(Range<usize>, String)]) -> bool {
+    let mut signs =
+        text.match_indices('@').map(|(at, sign)| (&text[..at], &text[at + sign.len()..]));
+    let is_mailbox = signs.any(|(name, domain)| {
+        name.ends_with(|c: char| !c.is_whitespace()) && domain.starts_with(char::is_alphanumeric)
+    });
+    let is_telephone = |at: usize| {
+        grouped(text, &words[at..], LONGEST_HASHED).iter().any(|group| group.digits.len() >= NUMBER)
+    };
+    is_mailbox || (0..words.len()).any(is_telephone) || has_house(text)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Digits,
+    Letters,
+    Other,
+}
+
+impl Kind {
+    /// `None` of what stands between a street and its number: a space, or the point of a shortened word.
+    fn of(c: char) -> Option<Kind> {
+        match c {
+            '0'..='9' => Some(Kind::Digits),
+            '.' => None,
+            _ if c.is_alphabetic() || is_mark(c) => Some(Kind::Letters),
+            _ if c.is_whitespace() && c != '\n' => None,
+            _ => Some(Kind::Other),
+        }
+    }
+}
+
+/// Whether a text has a word and the number of a house: `Storgata 12B`, `12 Baker Street`. A postcode is none:
+/// `3015 Drammen`, `NO 3015 Drammen`, `111 22 Stockholm`.
+fn has_house(text: &str) -> bool {
+    let chars: Vec<(usize, char)> = text.char_indices().collect();
+    let runs = chars.chunk_by(|(_, one), (_, next)| Kind::of(*one) == Kind::of(*next));
+    // Each with its text and how many letters it has.
+    let runs = runs.filter_map(|run| Some((Kind::of(run[0].1)?, &text[run[0].0..], run.len())));
+    let runs: Vec<(Kind, &str, usize)> = runs.collect();
+    let beside = |at: Option<usize>| match at.and_then(|at| runs.get(at)) {
+        Some((kind, _, length)) => (*kind, *length),
+        None => (Kind::Other, 0),
+    };
+    let is_house = |at: usize| {
+        let (kind, from, digits) = runs[at];
+        if kind != Kind::Digits || from.starts_with('0') || digits > POSTCODE {
+            return false;
+        }
+        match (beside(at.checked_sub(1)), beside(Some(at + 1))) {
+            // Before a name it is a postcode, and after a word the house at a long road.
+            ((before, street), (after, letters)) if digits == POSTCODE => {
+                let has_town = after == Kind::Letters && letters > 1;
+                before == Kind::Letters && street > 2 && !has_town
+            }
+            // Groups of one number.
+            ((Kind::Digits, _), _) | ((Kind::Other, _), (Kind::Digits, _)) => false,
+            _ => true,
+        }
+    };
+    let is_word = |(kind, _, letters): &(Kind, &str, usize)| *kind == Kind::Letters && *letters > 1;
+    runs.iter().any(is_word) && (0..runs.len()).any(is_house)
+}
+
 /// The words of a text in lower case and composed, each with its place.
 pub(super) fn words(text: &str) -> Vec<(Range<usize>, String)> {
     let mut all = Vec::new();
     let mut start = None;
     for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
-        // A mark belongs to the letter before it.
-        let is_mark = ('\u{300}'..='\u{36f}').contains(&c);
-        match (c.is_alphanumeric() || (is_mark && start.is_some()), start) {
+        match (c.is_alphanumeric() || (is_mark(c) && start.is_some()), start) {
             (true, None) => start = Some(at),
             (false, Some(from)) => {
                 all.push((from..at, composed(&text[from..at].to_lowercase()).into_owned()));
@@ -112,6 +178,11 @@ pub(super) fn words(text: &str) -> Vec<(Range<usize>, String)> {
         }
     }
     all
+}
+
+/// Whether it belongs to the letter before it.
+fn is_mark(c: char) -> bool {
+    ('\u{300}'..='\u{36f}').contains(&c)
 }
 
 /// In Unicode's normalization form C: each letter with its marks as one character where there is one.

@@ -9,7 +9,7 @@ use arrow::datatypes::{Decimal128Type, Int64Type, TimestampMicrosecondType};
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Class};
 use crate::config::PrivacyMode;
 use crate::fuzz::{self, Mutated};
 

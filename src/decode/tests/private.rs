@@ -54,7 +54,7 @@ fn what_a_forgotten_persons_row_says_is_handed_along_and_in_no_row() {
         let catalog = Catalog::load(None).unwrap();
         let reading = || Reading::of(&catalog, catalog.get("cases").unwrap(), &context);
         let (before, list) = (reading(), context.privacy.forgotten());
-        let entries = learned.texts.iter().flat_map(|t| list.entries_of(&t.text, t.is_name));
+        let entries = learned.texts.iter().flat_map(|t| list.entries_of(&t.text, t.class));
         context.privacy.clone().learn(list.with(entries));
         assert!(decode().all_learned().is_empty(), "{mode:?}");
         assert_ne!(before, reading(), "equal bytes are decoded to other rows");
@@ -65,8 +65,8 @@ fn what_a_forgotten_persons_row_says_is_handed_along_and_in_no_row() {
 fn answers_that_waited_become_what_they_would_be_if_they_were_decoded_now() {
     let early = context(PrivacyMode::Keep, PrivacyMode::Keep);
     let list = early.privacy.forgotten();
-    let texts = [("Ola Nordmann", true), ("ola@example.no", false)];
-    let entries = texts.iter().flat_map(|(text, is_name)| list.entries_of(text, *is_name));
+    let texts = [("Ola Nordmann", None), ("ola@example.no", Some(Class::ContactDetail))];
+    let entries = texts.iter().flat_map(|(text, class)| list.entries_of(text, *class));
     let list = list.with(entries);
     let late = Context { privacy: early.privacy.clone().forgetting(list.clone()), ..early.clone() };
     let cases = [
@@ -103,7 +103,7 @@ fn a_forgotten_persons_details_stay_in_the_rows_about_others() {
         for text in ["91234567", "a@example.no", "01017012345"] {
             let known =
                 if mode == PrivacyMode::Hash { plain.privacy.hash(text) } else { text.to_owned() };
-            for entry in forgotten.entries_of(&known, false) {
+            for entry in forgotten.entries_of(&known, Some(Class::ContactDetail)) {
                 forgotten.add(entry);
             }
         }
@@ -145,7 +145,7 @@ fn what_is_decoded_is_what_forgetting_leaves_of_the_rows_in_the_store() {
     for mode in [PrivacyMode::Keep, PrivacyMode::Hash, PrivacyMode::Drop] {
         let plain = context(PrivacyMode::Keep, mode);
         let list = plain.privacy.forgotten();
-        let list = list.with(list.entries_of("Dag Hansen", true));
+        let list = list.with(list.entries_of("Dag Hansen", None));
         let context =
             Context { privacy: plain.privacy.clone().forgetting(list.clone()), ..plain.clone() };
         for name in ["Dag Hansen", "Hansen, Dag", "Oda Jensen og Dag Hansen", "Oda Jensen"] {
