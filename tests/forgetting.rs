@@ -162,3 +162,57 @@ fn a_telephone_that_two_people_share_is_found_in_texts_where_privacy_hashes_it_t
     let left = format!("SELECT phone_number IS NOT NULL FROM main.contacts WHERE id = {other}");
     assert!(one::<bool>(&world.store(), &left));
 }
+
+/// A contact has a town for its address and a word for its telephone, as many have.
+#[test]
+fn words_of_everybodys_stay_everywhere_and_what_is_the_persons_alone_goes() {
+    let world = World::with(options(12));
+    world.configure(&format!("{KEEP}{FEED}"));
+    world.bootstrap();
+    let person = seller(&world);
+    let city = "SELECT city FROM main.cases WHERE length(city) > 4 GROUP BY city ORDER BY count(*) DESC, city LIMIT 1";
+    let city: String = one(&world.store(), city);
+    let office: i64 = one(&world.store(), "SELECT min(id) FROM main.offices");
+    let written = format!(
+        "UPDATE main.contacts SET address = '{city}', street = 'Kastanjesvingen 12B', email = 'ukjent', \
+           addresses = ['{city}', 'Kvartal 5'], emails = ['ukjent', 'kastanje@example.no'], phone_number = 'ukjent', \
+           phone_numbers = ['ukjent', '+47 987 65 432'] WHERE id = {person}; \
+         UPDATE main.offices SET name = 'Kvartal 5' WHERE id = {office}; \
+         UPDATE main.case_journals SET office_name = '{city} Megling'; \
+         UPDATE main.notes SET message = 'Til KASTANJESVINGEN 12b i {city} (Kvartal 5), mobil ukjent' WHERE rowid = 0; \
+         UPDATE main.notes SET message = 'Ring 98 76 54 32, skriv til Kastanje@Example.no' WHERE rowid = 1;"
+    );
+    let store = duckdb::Connection::open(world.path("data/store.duckdb")).unwrap();
+    store.execute_batch(&written).unwrap();
+    drop(store);
+    let places = [
+        format!("main.cases WHERE city = '{city}'"),
+        format!("history.cases WHERE city = '{city}'"),
+        format!("main.depot_journals WHERE city = '{city}'"),
+        format!("main.case_journals WHERE office_name = '{city} Megling'"),
+        format!("main.offices WHERE id = {office} AND name = 'Kvartal 5'"),
+        format!("main.notes WHERE message = 'Til [forgotten] i {city} (Kvartal 5), mobil ukjent'"),
+        "main.notes WHERE message = 'Ring [forgotten], skriv til [forgotten]'".to_owned(),
+    ];
+    let counts = || {
+        let store = world.store();
+        let of = |rows: &String| one::<i64>(&store, &format!("SELECT count(*) FROM {rows}"));
+        places.iter().map(of).collect::<Vec<_>>()
+    };
+    let before = counts();
+    assert!(before[0] > 0 && before[3] > 0 && before[4] == 1, "{before:?}");
+
+    let said = shown(&forget(&world, person));
+    assert!(said.contains("tell too little to be looked for in other rows"), "{said}");
+    assert_eq!(counts(), [&before[..5], &[1, 1]].concat());
+    let own = format!(
+        "SELECT count(*) FROM main.contacts WHERE id = {person} AND coalesce(address, street, email, phone_number) IS NULL \
+           AND addresses IS NULL AND emails IS NULL AND phone_numbers IS NULL"
+    );
+    assert_eq!(one::<i64>(&world.store(), &own), 1);
+    // What is published, and what comes again.
+    let cities = format!("SELECT count(*) FROM main.cases WHERE city = '{city}'");
+    assert_eq!(one::<i64>(&world.published(), &cities), before[0]);
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(one::<i64>(&world.store(), &cities), before[0]);
+}

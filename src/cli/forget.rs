@@ -150,7 +150,8 @@ fn told(contact: i64, taken: &Taken, dry_run: bool) -> String {
     if taken.common > 0 {
         let _ = writeln!(
             text,
-            "{} of it tell too little to be looked for in other rows",
+            "{} of it tell too little to be looked for in other rows: names of one word, details that are no e-mail \
+             address, telephone or street with the number of a house, what an office or a place is called, and masks",
             counted(taken.common)
         );
     }

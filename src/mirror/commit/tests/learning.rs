@@ -138,3 +138,62 @@ fn what_stands_in_the_rows_of_others_who_came_with_the_person_is_a_mask() {
     assert_eq!(mirror.count("main.contacts WHERE identification_number IS NOT NULL"), 2);
     assert!(!mirror.is_erasing(), "nothing was learned");
 }
+
+const STREET: &str = "Kastanjesvingen 12 B";
+
+impl Mirror {
+    /// Places as many have them, and what others wrote of these and of where the contact lives.
+    fn places(&self, id: i64) -> Vec<Load> {
+        let case = format!(
+            r#"{{"Id":{id},"CaseId":{id},"City":"Drammen","Area":"Kvartal 5",
+                "Office":"Drammen Eiendom","Address":"{STREET}, 3015 Drammen"}}"#
+        );
+        let note = format!(
+            r#"{{"Id":{id},"Message":"Hos kastanjesvingen 12 b i Drammen, Kvartal 5, nummer ukjent, ring 98 76 54 32"}}"#
+        );
+        vec![self.record("cases", id, &case), self.record("notes", id, &note)]
+    }
+}
+
+/// Nobody has asked for it: the row just came.
+#[test]
+fn a_late_row_takes_what_is_the_persons_and_no_word_of_everybodys() {
+    let mut mirror = mirror();
+    mirror.write(mirror.places(1), true);
+    let mut all = mirror.places(2);
+    all.push(mirror.record(
+        "contacts",
+        6,
+        &format!(
+            r#"{{"Id":6,"Active":true,"Address":"Drammen","Addresses":["Drammen","3015 Drammen","Kvartal 5"],
+                "Street":"{STREET}","Email":"ukjent","PhoneNumber":"ukjent",
+                "PhoneNumbers":["ukjent","+47 987 65 432"],"Remark":{{"Mobil":"Drammen"}}}}"#
+        ),
+    ));
+    mirror.write(all, true);
+    // Decoded since.
+    mirror.write(mirror.places(3), true);
+    let of_all = [
+        "cases WHERE city = 'Drammen' AND area = 'Kvartal 5' AND office = 'Drammen Eiendom' \
+           AND address = '[forgotten], 3015 Drammen'",
+        "notes WHERE message = 'Hos [forgotten] i Drammen, Kvartal 5, nummer ukjent, ring [forgotten]'",
+    ];
+    for rows in of_all {
+        assert_eq!(mirror.count(&format!("main.{rows}")), 3, "{rows}");
+    }
+    // Of the person's own row every text goes, whatever it tells.
+    let own = "main.contacts WHERE id = 6 AND coalesce(address, street, email, phone_number, _extra) IS NULL \
+                 AND addresses IS NULL AND phone_numbers IS NULL";
+    assert_eq!(mirror.count(own), 1);
+}
+
+#[test]
+fn a_late_row_with_nothing_but_words_of_everybodys_has_nothing_rewritten() {
+    let mut mirror = mirror();
+    mirror.write(mirror.places(1), true);
+    let row = r#"{"Id":6,"Active":true,"Address":"Drammen","Addresses":["KVARTAL 5"],"PhoneNumber":"ukjent"}"#;
+    mirror.write(vec![mirror.record("contacts", 6, row)], true);
+    assert_eq!(mirror.count("sync.forgotten"), 0);
+    assert!(!mirror.is_erasing());
+    assert_ne!(mirror.places_of(&["Drammen"]), [""; 0]);
+}
