@@ -129,7 +129,7 @@ impl<M: Memory> Feed<'_, M> {
         Ok(is_gap)
     }
 
-    /// Reads the last `reach` of the feed again, as a poll would, and commits what it says; the
+    /// Reads what lies up to `reach` before the feed's bound again, as a poll would, and commits what it says; the
     /// polls' bound and cursor stay where they are (docs/architecture.md, "The watermark"). Reads
     /// nothing before the first complete poll, which nothing can be late for.
     ///
@@ -138,7 +138,8 @@ impl<M: Memory> Feed<'_, M> {
     pub(crate) async fn reread(&self, name: FeedName, reach: Duration) -> Result<Reread> {
         let recalled = self.memory.recall(name)?;
         let Some(bound) = recalled.state.bound else { return Ok(Reread::default()) };
-        let now = Ticks::from_timestamp(Timestamp::now());
+        // Our own clock may be ahead of the one that gives the dates.
+        let now = Ticks::from_timestamp(Timestamp::now()).min(Ticks::new(bound));
         let lower = now.earlier_by(reach.min(LONGEST_REACH));
         let mut reading = Reading::new(self, name, Reader::Reread, lower, recalled);
         reading.run().await?;

@@ -189,7 +189,8 @@ impl Forecaster<'_> {
         let state = State::new(self.conn);
         let polled = state.feed(feed.as_str())?;
         if self.due.schedules.contains(&Name::Reconcile) && polled.bound.is_some() {
-            let since = Ticks::from(self.now).earlier_by(cycle::REREAD);
+            let reach = cycle::reread_reach(self.conn, feed, self.now)?;
+            let since = Ticks::from(self.now).earlier_by(reach);
             let rows = state.forecasts().modified_since(feed, since)?;
             let page = polled.page_size.and_then(|size| u64::try_from(size).ok());
             let page = match self.config.feed.style {

@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use duckdb::Connection;
+use jiff::Timestamp;
+
 use super::answers::Answers;
 use super::policy::{ends_run, is_unreached};
 use super::run::Run;
@@ -12,8 +15,25 @@ use crate::feed::Polled;
 use crate::mirror::State;
 use crate::scope::FeedName;
 
-/// So much of the feeds is read again when the cases are listed.
-pub(crate) const REREAD: Duration = Duration::from_secs(48 * 3600);
+/// So late a row may appear in a feed behind its polls.
+const LATEST: Duration = Duration::from_secs(48 * 3600);
+
+/// How much of a feed is read again when the cases are listed: what may have appeared since that was last done, however
+/// long ago.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) fn reread_reach(conn: &Connection, feed: FeedName, now: Timestamp) -> Result<Duration> {
+    let last = State::new(conn).meta(&looked_for_late_rows(feed))?;
+    let last = last.and_then(|at| at.parse::<Timestamp>().ok());
+    let since = last.and_then(|at| Duration::try_from(now.duration_since(at)).ok());
+    Ok(LATEST.saturating_add(since.unwrap_or_default()))
+}
+
+/// Key of `sync.meta`: when a feed was last read again to its end.
+fn looked_for_late_rows(feed: FeedName) -> String {
+    format!("late_rows_looked_for_{}", feed.as_str())
+}
 
 /// The change feeds, asked by a cycle.
 pub(super) struct Feeds<'a, 'r> {
@@ -21,7 +41,7 @@ pub(super) struct Feeds<'a, 'r> {
 }
 
 impl Feeds<'_, '_> {
-    /// Reads the last two days of the feeds again: the source's commit order is not its clock's, and
+    /// Reads the last days of the feeds again: the source's commit order is not its clock's, and
     /// what appeared behind the polls is seen now. How late it came is kept, because `feed.overlap`
     /// should be longer than that. Returns whether it was not interrupted.
     pub(crate) async fn look_for_late_rows(&mut self) -> Result<bool> {
@@ -31,7 +51,9 @@ impl Feeds<'_, '_> {
             if name == FeedName::Contacts && !run.polls.follows_contacts()? {
                 continue;
             }
-            let Some(reread) = unless_interrupted(run, run.polls.reread(name, REREAD)).await else {
+            let began = Timestamp::now();
+            let reach = reread_reach(&run.store.connection()?, name, began)?;
+            let Some(reread) = unless_interrupted(run, run.polls.reread(name, reach)).await else {
                 return Ok(false);
             };
             let reread = match reread {
@@ -57,7 +79,12 @@ impl Feeds<'_, '_> {
             }
             let told = format!("{} rows, at most {} s late", reread.late, reread.latest.as_secs());
             let key = format!("late_rows_{}", name.as_str());
-            run.write(move |conn| State::new(conn).set_meta(&key, &told)).await?;
+            run.write(move |conn| {
+                let state = State::new(conn);
+                state.set_meta(&looked_for_late_rows(name), &began.to_string())?;
+                state.set_meta(&key, &told)
+            })
+            .await?;
         }
         Ok(true)
     }
@@ -115,5 +142,25 @@ pub(super) async fn unless_interrupted<T>(run: &Run, asking: impl Future<Output 
         biased;
         () = signals.beyond(i64::MAX, Interrupt::Preempt) => None,
         asked = asking => Some(asked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    #[test]
+    fn a_feed_is_read_again_from_two_days_before_that_was_last_done() {
+        let conn = fixture::store(None, 2026..=2026);
+        let now: Timestamp = "2026-11-26T03:00:00Z".parse().unwrap();
+        let reach = |feed| reread_reach(&conn, feed, now).unwrap().as_secs() / 3600;
+        assert_eq!(reach(FeedName::Cases), 48, "it never was");
+        let key = looked_for_late_rows(FeedName::Cases);
+        for (last, hours) in [("2026-11-21T03:00:00Z", 48 + 120), ("2026-11-27T03:00:00Z", 48)] {
+            State::new(&conn).set_meta(&key, last).unwrap();
+            assert_eq!(reach(FeedName::Cases), hours, "{last}");
+        }
+        assert_eq!(reach(FeedName::Contacts), 48);
     }
 }

@@ -45,7 +45,7 @@ mod tenant;
 pub(crate) use case_plans::{plan_cases, plan_rereading, scopes_of, since};
 pub(crate) use due::{Due, last_runs};
 pub(crate) use due_months::planned_months;
-pub(crate) use feeds::REREAD;
+pub(crate) use feeds::reread_reach;
 pub(crate) use findings::MOST_FAILURES;
 pub use journals::JournalRequest;
 pub use options::Options;

@@ -136,7 +136,7 @@ impl Polls {
             .map(drop)
     }
 
-    /// Reads the last `reach` of a feed again (the source's commit order is not its clock's), in turn with
+    /// Reads what lies up to `reach` before the bound of a feed again (the source's commit order is not its clock's), in turn with
     /// the polls.
     ///
     /// # Errors
