@@ -138,10 +138,11 @@ impl Publisher {
                     let ended = Instant::now();
                     say_recovery("publishing", patience.succeed(ended));
                     let is_none = published.is_none();
-                    if !is_none {
-                        pace.published(forms, ended, ended.saturating_duration_since(started));
+                    if let Some(here) = &published {
+                        // The rest is that of the work, not of what it waited for.
+                        pace.published(forms, ended, ended.saturating_duration_since(here.began));
                     }
-                    if let Some(uploading) = published.and_then(|(_, uploading)| uploading) {
+                    if let Some(uploading) = published.and_then(|here| here.uploading) {
                         uploads.begin(uploading);
                     } else if forms == Forms::Both {
                         uploads.not_before = None;

@@ -1,5 +1,7 @@
 //! Commands that were forwarded, with the daemon's controls in the test's hand.
 
+mod publishing;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,11 +30,16 @@ struct Place {
     session: Arc<Session>,
     controls: Arc<Controls>,
     progress: Progress,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Place {
     async fn mirrored() -> Place {
+        Place::publishing("parquet = \"\"").await
+    }
+
+    /// The same with these settings of `[publish]`.
+    async fn publishing(publish: &str) -> Place {
         let options = sandbox::Options {
             cases: 4,
             gzip: false,
@@ -45,7 +52,7 @@ impl Place {
         let text = format!(
             "[source]\nbase_url = \"{}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
              search_delay = \"1s\"\n[limits]\nrequests_per_second = 2000\n\
-             [feed]\nledger = \"feed-calls\"\ncalls = 1000\nper = \"1s\"\n[publish]\nparquet = \"\"\n\
+             [feed]\nledger = \"feed-calls\"\ncalls = 1000\nper = \"1s\"\n[publish]\n{publish}\n\
              [journals]\nsince = \"{}-01\"\n",
             sandbox.base_url(),
             sandbox.client_id(),
@@ -62,7 +69,7 @@ impl Place {
         let done = own.run("sync", Options::default()).await.unwrap();
         assert_eq!(done.report.exit_status(), 0, "{:?}", done.report.problems);
         sandbox.reset_stats();
-        Place { sandbox, session, controls, progress, _folder: folder }
+        Place { sandbox, session, controls, progress, folder }
     }
 
     fn host(&self) -> Host {
@@ -195,7 +202,8 @@ async fn journals_that_a_stop_ends_are_due_still_and_read_by_the_next_run() {
 #[tokio::test(flavor = "multi_thread")]
 async fn where_no_time_is_left_the_log_stays_for_the_next_start() {
     for (tidied_by, stays) in [(None, false), (Some(tokio::time::Instant::now()), true)] {
-        let Place { sandbox, session, controls, progress, _folder } = Place::mirrored().await;
+        let Place { sandbox, session, controls, progress, folder: _folder } =
+            Place::mirrored().await;
         let log = crate::durable::with_suffix(session.store().path(), ".wal");
         let write = |conn: &duckdb::Connection| {
             conn.execute_batch("INSERT INTO sync.meta VALUES ('a test', 'x')")

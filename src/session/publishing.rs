@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use duckdb::{Connection, InterruptHandle};
 use jiff::Timestamp;
+use tokio::sync::OwnedMutexGuard;
 
 use super::Session;
 use super::unpublished::{SHOWN_BY_DATABASE, Unpublished, note_shown, shown_at};
@@ -39,6 +40,14 @@ pub(crate) enum When {
     Changed,
     /// In any case: the watermark moves although nothing else did.
     Always,
+}
+
+/// What was published, and what has yet to be uploaded.
+pub(crate) struct Here {
+    pub(crate) published: Published,
+    pub(crate) uploading: Option<Uploading>,
+    /// When it was this one's turn.
+    pub(crate) began: Instant,
 }
 
 /// What there is of it in a session.
@@ -133,11 +142,8 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`Session::upload`]: the database is published.
-    pub(crate) async fn published(
-        &self,
-        here: Option<(Published, Option<Uploading>)>,
-    ) -> Result<Option<Published>> {
-        let Some((mut published, uploading)) = here else { return Ok(None) };
+    pub(crate) async fn published(&self, here: Option<Here>) -> Result<Option<Published>> {
+        let Some(Here { mut published, uploading, .. }) = here else { return Ok(None) };
         if let Some(uploading) = uploading {
             published.parquet = Some(self.upload(uploading).await?);
         }
@@ -149,13 +155,16 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`publish::make`], `Cancelled` after [`Session::interrupt_publishing`].
-    pub(crate) async fn publish_here(
-        &self,
-        forms: Forms,
-        when: When,
-    ) -> Result<Option<(Published, Option<Uploading>)>> {
+    pub(crate) async fn publish_here(&self, forms: Forms, when: When) -> Result<Option<Here>> {
+        let alone = match forms {
+            Forms::Both => self.upload_alone().await,
+            Forms::Database => None,
+        };
+        let _one = self.publishing.lock.lock().await;
+        // What was waited for, a backup of minutes say, is no work of this one.
+        let began = Instant::now();
         let before = publish::identity(&self.config.publish.database);
-        let (began, published) = (Instant::now(), self.publish_as_asked(forms, when).await);
+        let published = self.publish_as_asked(forms, when, alone).await;
         // What failed after the file was replaced does not keep it from anybody.
         let is_replaced = || {
             let now = publish::identity(&self.config.publish.database);
@@ -166,13 +175,14 @@ impl Session {
             tracing::debug!(reason = error.chain(), "since when publishing fails is not noted");
         }
         let result = match &published {
-            Ok(None) => return published,
+            Ok(None) => return Ok(None),
             Ok(Some(_)) => "ok",
             Err(_) => "failed",
         };
         metrics::counter!("casemirror_publishes_total", "result" => result).increment(1);
         metrics::histogram!("casemirror_publish_seconds").record(began.elapsed());
-        published
+        let here = |(published, uploading)| Here { published, uploading, began };
+        published.map(|published| published.map(here))
     }
 
     /// Notes since when nothing can be published, and why, or that it can.
@@ -196,12 +206,8 @@ impl Session {
         &self,
         forms: Forms,
         when: When,
+        alone: Option<OwnedMutexGuard<()>>,
     ) -> Result<Option<(Published, Option<Uploading>)>> {
-        let alone = match forms {
-            Forms::Both => self.upload_alone().await,
-            Forms::Database => None,
-        };
-        let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
         match check_targets(&self.config, Some(&self.store.connection()?)) {
             // What cannot be looked at for now is nobody else's, and is met again when it is written to.
