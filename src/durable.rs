@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 mod reach;
 
+use rustix::fs::{FlockOperation, flock};
+
 pub(crate) use reach::{is_readable, unwritable, unwritable_file};
 
 use crate::error::{self, Error, Kind, Result};
@@ -97,6 +99,20 @@ impl Replacement {
     /// Where to write.
     pub(crate) fn path(&self) -> &Path {
         &self.temporary
+    }
+
+    /// Makes it a folder that others may look into. While the file is open, no other process takes it for what one left
+    /// unfinished, whatever else it knows of this one; `None` where the file system knows no locks.
+    ///
+    /// # Errors
+    /// `Io`, `DiskFull`.
+    pub(crate) fn make_folder(&self) -> Result<Option<File>> {
+        let path = self.path();
+        make_shared_folder(path)?;
+        let held = hold(path).map_err(|e| error::io("lock", path, e))?;
+        // Another process may have come in between.
+        fs::metadata(path).map_err(|e| error::io("look at", path, e))?;
+        Ok(held)
     }
 
     /// What will be replaced, as an absolute path.
@@ -267,11 +283,27 @@ fn remove_stale(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<()> {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         if ours(name) && !name.contains(&alive) {
+            let is_folder = entry.file_type().is_ok_and(|found| found.is_dir());
+            // Of another store's that was told to publish to the same place nothing else is known.
+            let _held = match is_folder.then(|| hold(&entry.path())) {
+                Some(Err(e)) if e.kind() == io::ErrorKind::WouldBlock => continue,
+                held => held,
+            };
             tracing::info!(path = %entry.path().display(), "removing what an earlier run left unfinished");
             removed = removed.and(remove(&entry.path()));
         }
     }
     removed
+}
+
+/// Locks a folder while the file is open; `None` where the file system knows no locks, `WouldBlock` where it is locked.
+fn hold(folder: &Path) -> io::Result<Option<File>> {
+    let file = File::open(folder)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(io::Error::from) {
+        Ok(()) => Ok(Some(file)),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(e),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Files, then the folder they are in.
@@ -416,7 +448,12 @@ mod tests {
         expected.sort();
         assert_eq!(names(dir.path()), expected);
 
-        fs::create_dir(dir.path().join(".2026.tmp-00000000deadbeef-1")).unwrap();
+        let folder = dir.path().join(".2026.tmp-00000000deadbeef-1");
+        fs::create_dir(&folder).unwrap();
+        let written = hold(&folder).unwrap();
+        remove_stale_in(dir.path()).unwrap();
+        assert!(folder.is_dir(), "another process writes it");
+        drop(written);
         remove_stale_in(dir.path()).unwrap();
         assert_eq!(names(dir.path()), [kept, "x.duckdb.tmp-user".into()]);
     }

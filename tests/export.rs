@@ -160,12 +160,26 @@ fn writable(folder: &Path) -> bool {
     written
 }
 
+/// To lock a folder one need only read it.
+#[test]
+fn who_may_only_read_the_snapshots_holds_up_nothing() {
+    let world = World::with_snapshots(3);
+    world.bootstrap();
+    for folder in ["data/parquet", "data/parquet/snapshots", "data/parquet/latest"] {
+        let reader = fs::File::open(world.path(folder)).unwrap();
+        flock(&reader, FlockOperation::LockExclusive).unwrap();
+        assert_eq!(world.run(&["export"]).status.code(), Some(0), "{folder}");
+    }
+    world.assert_nothing_left_over();
+}
+
 #[test]
 fn of_several_exports_at_once_each_waits_for_the_one_before() {
     let world = World::with_snapshots(4);
     world.bootstrap();
     let folder = world.path("data/parquet/snapshots");
-    let (before, lock) = (snapshots(&world), fs::File::open(&folder).unwrap());
+    let turn = fs::File::create(world.path("data/store.duckdb.publishing")).unwrap();
+    let (before, lock) = (snapshots(&world), turn);
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     // What the one before writes.
     let unfinished = folder.join(".2026-11-20T020000Z.tmp-00000000deadbeef-0");

@@ -117,7 +117,8 @@ impl Follower {
             Targets { database: Some(&self.config.publish.database), parquet: None, views: None };
         let file = (self.store.file().expect("the store is a file"), self.store.bounds());
         let reading = self.store.connection().expect("another connection");
-        let begun = publish::begin(&targets, info, &Stop::default()).expect("there are folders");
+        let begun =
+            publish::begin(&targets, info, None, &Stop::default()).expect("there are folders");
         // Nothing is committed between cycles.
         let frozen = Frozen::with_file(&self.conn, reading, file, begun).expect("a frozen state");
         publish::publish(frozen, &targets, &Stop::default(), &Progress::silent())

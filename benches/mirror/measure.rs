@@ -205,7 +205,7 @@ pub(crate) fn publish(folder: &Path) -> Figures {
     let file = (store.file().expect("the store is a file"), store.bounds());
     let reading = store.connection().expect("another connection");
     let start = Instant::now();
-    let begun = publish::begin(&targets, info, &Stop::default()).expect("there are folders");
+    let begun = publish::begin(&targets, info, None, &Stop::default()).expect("there are folders");
     let frozen = Frozen::with_file(&conn, reading, file, begun).expect("a state to publish");
     publish::publish(frozen, &targets, &Stop::default(), &Progress::silent())
         .expect("it is published");

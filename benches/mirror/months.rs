@@ -72,7 +72,7 @@ fn measured(conn: &duckdb::Connection, folder: &Path, linked: usize) -> Figures 
     };
     let start = Instant::now();
     let targets = Targets { database: None, parquet: Some(target), views: None };
-    let begun = publish::begin(&targets, info, &Stop::default()).expect("there are folders");
+    let begun = publish::begin(&targets, info, None, &Stop::default()).expect("there are folders");
     let reading = conn.try_clone().expect("another connection");
     let frozen = Frozen::without_file(reading, begun).expect("a state to publish");
     let published = publish::publish(frozen, &targets, &Stop::default(), &Progress::silent())

@@ -25,13 +25,14 @@ use crate::text::counted;
 const MARKER: &str = "casemirror-demo.txt";
 const MARKER_TEXT: &str = "This folder was made by `casemirror demo`, which removes everything in it when it starts here again.\n";
 /// What the folder of an earlier demo holds.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     MARKER,
     "feed-calls",
     "store.duckdb",
     "store.duckdb.wal",
     "store.duckdb.tmp",
     "store.duckdb.secrets",
+    "store.duckdb.publishing",
     "casemirror.duckdb",
     "casemirror-views.duckdb",
     "casemirror-views.duckdb.wal",

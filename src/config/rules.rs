@@ -175,7 +175,10 @@ pub(super) fn ca_file(r: &mut Reader, key: &str) -> Option<Option<PathBuf>> {
 /// What casemirror writes, and with which endings other files of its own stand beside each, in the order in
 /// which they are compared.
 const WRITTEN: [(&str, &[&str]); 7] = [
-    ("store.path", &["", ".wal", ".secrets", ".sock", ".tmp", ".hints", ".lake.tmp"]),
+    (
+        "store.path",
+        &["", ".wal", ".secrets", ".sock", ".tmp", ".hints", ".publishing", ".lake.tmp"],
+    ),
     ("feed.ledger", &[""]),
     ("publish.database", &["", ".wal"]),
     ("publish.parquet", &["", "/latest", "/snapshots", "/closings"]),

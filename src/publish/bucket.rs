@@ -117,11 +117,6 @@ impl Bucket {
         &self.spool
     }
 
-    /// The file beside it that says whose turn it is.
-    pub(super) fn turn_file(&self) -> PathBuf {
-        self.spool.with_extension("publishing")
-    }
-
     /// Does what has to be waited for, on threads of its own: this may be called anywhere, and blocks.
     ///
     /// # Errors

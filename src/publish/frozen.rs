@@ -49,25 +49,30 @@ pub(crate) struct Pinned {
     bounds: Option<Bounds>,
 }
 
-/// What a publishing is called, before the state that it shows is frozen. Where another process publishes to the same
-/// place, this waits until that has ended. What a killed process left behind at the targets is removed. A bucket is
-/// looked at: that it, or a folder, cannot be reached is no error here, as the rest can be published without it.
+/// What a publishing is called, before the state that it shows is frozen. `turn`: the store's own, where snapshots are
+/// published and another process may do that too; it is kept until readers see this one. What a killed process left behind at
+/// the targets is removed. A bucket is looked at: that it, or a folder, cannot be reached is no error here, as the rest can be
+/// published without it.
 ///
 /// # Errors
-/// `Kind::Io`; `Kind::Config` for a bucket of another store; `Kind::Cancelled`.
-pub fn begin(targets: &Targets<'_>, info: SnapshotInfo, stop: &Stop) -> Result<Snapshot> {
+/// `Kind::Io`; `Kind::Config` for a place of another store; `Kind::Cancelled`.
+pub fn begin(
+    targets: &Targets<'_>,
+    info: SnapshotInfo,
+    turn: Option<Turn>,
+    stop: &Stop,
+) -> Result<Snapshot> {
     if let Some(target) = targets.database {
         durable::remove_stale_of(target)?;
     }
-    let (mut found, mut turn) = (None, None);
+    let mut found = None;
     match targets.parquet.map(|target| (target.root, target)) {
-        Some((Root::Folder(root), target)) => match prepare(root, &target, &info, stop) {
-            Ok(taken) => turn = Some(taken),
+        Some((Root::Folder(root), target)) => match prepare(root, &target, &info) {
+            Ok(()) => {}
             Err(e) if matches!(e.kind(), Kind::Config | Kind::Cancelled) => return Err(e),
             Err(e) => found = Some(Err(e)),
         },
         Some((Root::Bucket(bucket), target)) => {
-            turn = Some(Turn::wait_by_file(&bucket.turn_file(), stop)?);
             durable::remove_stale_of(bucket.spool())?;
             let looked = Bucket::run(stop, Found::look(bucket.clone(), info.store_id.clone()));
             let looked = looked.and_then(|found| {
@@ -103,21 +108,16 @@ pub fn begin(targets: &Targets<'_>, info: SnapshotInfo, stop: &Stop) -> Result<S
     Ok(Snapshot { id, info, found, turn })
 }
 
-/// Waits for the turn in a folder. Whose it is was looked at before, when another store may have been the one that waited;
-/// and what is not kept any more goes before there is need for its room.
-fn prepare(
-    root: &Path,
-    target: &ParquetTarget<'_>,
-    info: &SnapshotInfo,
-    stop: &Stop,
-) -> Result<Turn> {
-    let turn = snapshots::prepare(root, stop)?;
+/// Makes a folder ready. Whose it is was looked at before it was waited for; and what is not kept any more goes before there
+/// is need for its room.
+fn prepare(root: &Path, target: &ParquetTarget<'_>, info: &SnapshotInfo) -> Result<()> {
     owner::check_folder(root, &info.store_id)?;
+    snapshots::prepare(root)?;
     if let Some(current) = snapshots::current(root) {
         let (keep, keep_for) = (target.keep_snapshots, target.keep_for);
         snapshots::remove_old(root, &current, info.taken_at, keep, keep_for)?;
     }
-    Ok(turn)
+    Ok(())
 }
 
 impl Frozen {

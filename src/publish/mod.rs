@@ -58,7 +58,7 @@ pub(crate) use owner::{check_database, check_snapshots, check_views, identity};
 pub(crate) use pack::{PackTarget, packed_months, write_pack};
 use parquet::Finished;
 pub(crate) use snapshots::{current as current_snapshot, later_of};
-use turn::Turn;
+pub use turn::Turn;
 pub(crate) use views::write as write_views;
 pub use views::{ViewsTarget, ViewsWritten};
 

@@ -91,6 +91,12 @@ pub(crate) fn check_snapshots(root: &Root, store_id: &str, stop: &Stop) -> Resul
 }
 
 pub(super) fn check_folder(root: &Path, store_id: &str) -> Result<bool> {
+    check_beside(root, store_id, None)
+}
+
+/// The same when the snapshot `own` was put there, before readers are led to it: of two stores that have found the folder
+/// empty at the same time at least one sees the other's.
+pub(super) fn check_beside(root: &Path, store_id: &str, own: Option<&str>) -> Result<bool> {
     if metadata(root)?.is_some_and(|found| !found.is_dir()) {
         return Err(refused("publish.parquet", root, "is a file, and must be a folder"));
     }
@@ -100,7 +106,8 @@ pub(super) fn check_folder(root: &Path, store_id: &str) -> Result<bool> {
     if is_there && !snapshots::is_link_to_one(&latest) {
         return refused("holds a `latest` that is nothing that casemirror has made");
     }
-    let others = snapshots::newest_first(root)?;
+    let mut others = snapshots::newest_first(root)?;
+    others.retain(|folder| own.is_none_or(|own| !folder.ends_with(own)));
     let mut all = std::iter::once(&latest).chain(&others);
     match all.find_map(|one| Manifest::read(one).ok()) {
         Some(manifest) if manifest.store_id != store_id => {

@@ -1,6 +1,8 @@
 //! A Parquet snapshot: its files, one manifest, one link (or object) that moves when all of it is there
 //! (docs/architecture.md, "Published means finished").
 
+use std::fs::File as Held;
+
 use duckdb::Connection;
 use jiff::Timestamp;
 
@@ -9,6 +11,7 @@ use super::bucket::{Found, Snapshotted, Upload, Written};
 use super::earlier::{Earlier, Place};
 use super::footer;
 use super::manifest::{self, File, Manifest, rfc3339};
+use super::owner;
 use super::parts::{self, Part};
 use super::snapshots;
 use super::{ParquetTarget, PublishedParquet, Root, Snapshot, Stop};
@@ -24,6 +27,8 @@ pub(super) struct Export<'a> {
     taken_at: Timestamp,
     /// What becomes the snapshot's folder; for a bucket, where its files wait to be uploaded.
     folder: Replacement,
+    /// Open as long as it is written: see [`Replacement::make_folder`].
+    held: Option<Held>,
     manifest: Manifest,
     linked: usize,
     /// What there is in the bucket, where it goes to one.
@@ -55,13 +60,17 @@ impl<'a> Export<'a> {
         // A copy of the store on another host may have brought back what this one has erased.
         let is_of_another = found.as_ref().is_some_and(|f| f.is_of_another_erasure(&snapshot.info));
         let target = ParquetTarget { erased: target.erased || is_of_another, ..target };
-        let folder = match target.root {
-            Root::Folder(root) => Replacement::of(&snapshots::folder(root).join(&snapshot.id))?,
+        let (folder, held) = match target.root {
+            Root::Folder(root) => {
+                let folder = Replacement::of(&snapshots::folder(root).join(&snapshot.id))?;
+                let held = folder.make_folder()?;
+                (folder, held)
+            }
             Root::Bucket(bucket) => {
                 let spool = Replacement::of(bucket.spool())?;
                 durable::make_private_folder(spool.path())
                     .map_err(|e| error::io("create the folder", spool.path(), e))?;
-                spool
+                (spool, None)
             }
         };
         let mut export = Export {
@@ -83,6 +92,7 @@ impl<'a> Export<'a> {
                 files: Vec::new(),
             },
             folder,
+            held,
             linked: 0,
             found: None,
             written: Vec::new(),
@@ -152,7 +162,7 @@ impl<'a> Export<'a> {
     /// # Errors
     /// As [`super::publish`].
     pub(super) fn finish(self) -> Result<Finished> {
-        let Export { target, taken_at, folder, manifest, linked, found, written } = self;
+        let Export { target, taken_at, folder, held, manifest, linked, found, written } = self;
         let root = match target.root {
             Root::Folder(root) => root,
             Root::Bucket(bucket) => {
@@ -172,8 +182,13 @@ impl<'a> Export<'a> {
         let path = folder.target().to_owned();
         failpoint::hit("snapshot-written");
         folder.finish(Access::AsCreated)?;
+        drop(held);
         failpoint::hit("snapshot-placed");
         let id = &manifest.snapshot_id;
+        if let Err(error) = owner::check_beside(root, &manifest.store_id, Some(id)) {
+            snapshots::take_back(root, id);
+            return Err(error);
+        }
         snapshots::point_latest_to(root, id)?;
         if target.erased {
             snapshots::remove_all_but(root, id)?;

@@ -9,8 +9,6 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::Stop;
-use super::turn::Turn;
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Result};
 
@@ -27,14 +25,13 @@ pub(super) fn latest(root: &Path) -> PathBuf {
     root.join("latest")
 }
 
-/// Makes the folder, waits until nobody else writes there, and removes what an earlier process left unfinished in it.
-pub(super) fn prepare(root: &Path, stop: &Stop) -> Result<Turn> {
+/// Makes the folder, and removes what an earlier process left unfinished in it.
+pub(super) fn prepare(root: &Path) -> Result<()> {
     let folder = folder(root);
     durable::make_shared_folder(&folder)?;
-    let turn = Turn::wait(&folder, stop)?;
     durable::remove_stale_of(&latest(root))?;
     tell_what_stays(durable::remove_stale_in(&folder));
-    Ok(turn)
+    Ok(())
 }
 
 /// What is not needed any more and cannot be removed takes its space; that is no reason to publish nothing.
@@ -108,6 +105,11 @@ pub(super) fn newest_first(root: &Path) -> Result<Vec<PathBuf>> {
     let mut all = all(root)?;
     all.sort_by(|a, b| b.cmp(a));
     Ok(all.into_iter().map(|(_, name)| folder(root).join(name)).collect())
+}
+
+/// Removes a snapshot that no reader was led to.
+pub(super) fn take_back(root: &Path, id: &str) {
+    tell_what_stays(durable::remove_at_once(&folder(root).join(id)));
 }
 
 /// Points `latest` to a snapshot, in one step.

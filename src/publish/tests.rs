@@ -90,6 +90,11 @@ impl World {
         self.publish_until(&Stop::default(), database, at)
     }
 
+    /// Waits as long as it takes.
+    fn turn(&self, stop: &Stop) -> Result<Turn> {
+        Turn::wait(&self.dir.path().join("the store.duckdb"), Duration::MAX, stop)
+    }
+
     fn publish_until(&self, stop: &Stop, database: Option<&Path>, at: &str) -> Result<Published> {
         let parquet = self.parquet();
         let root = self.bucket.clone().map_or(Root::Folder(parquet.clone()), Root::Bucket);
@@ -112,7 +117,7 @@ impl World {
         let uploaded = self.uploaded.clone();
         let erasure = self.erasure.map(str::to_owned);
         let info = SnapshotInfo { watermark, uploaded, erasure, ..info(self.store_id, at) };
-        let begun = begin(&targets, info, stop)?;
+        let begun = begin(&targets, info, Some(self.turn(stop)?), stop)?;
         let reading = self.conn.try_clone().unwrap();
         let frozen = {
             let _alone = self.committing.lock().unwrap();
@@ -425,7 +430,7 @@ fn a_folder_of_snapshots_that_fails_keeps_the_file_for_analysts_from_nobody(
     let made_with = |root: &Path, between: &dyn Fn(), at: &str| {
         let (root, database) = (Root::Folder(root.to_owned()), world.database());
         let (targets, stop) = (in_folder(&world, &root, &database), Stop::default());
-        let begun = begin(&targets, info(world.store_id, at), &stop).unwrap();
+        let begun = begin(&targets, info(world.store_id, at), None, &stop).unwrap();
         between();
         let reading = world.conn.try_clone().unwrap();
         let store = (world.store(), &Bounds::of("1GB"));
@@ -472,7 +477,7 @@ fn what_is_not_kept_goes_before_a_snapshot_is_written() {
     assert_eq!(all().len(), 3, "they are young");
     let (root, database) = (Root::Folder(world.parquet()), world.database());
     let late = info(world.store_id, "2026-11-20T05:00:00Z");
-    begin(&in_folder(&world, &root, &database), late, &Stop::default()).unwrap();
+    begin(&in_folder(&world, &root, &database), late, None, &Stop::default()).unwrap();
     assert_eq!(all(), ["2026-11-20T021000Z", "2026-11-20T022000Z"]);
 }
 
@@ -482,7 +487,8 @@ fn whose_a_folder_is_is_looked_at_when_its_turn_comes() {
     let world = World::new();
     world.publish(T2).unwrap();
     let (root, database) = (Root::Folder(world.parquet()), world.database());
-    let begun = begin(&in_folder(&world, &root, &database), info("other", T2), &Stop::default());
+    let targets = in_folder(&world, &root, &database);
+    let begun = begin(&targets, info("other", T2), None, &Stop::default());
     assert_eq!(begun.unwrap_err().kind(), Kind::Config);
 }
 
@@ -494,7 +500,7 @@ fn no_two_publishings_have_one_name() {
         let targets = Targets { database: None, parquet: None, views: None };
         let last_id = last.map(str::to_owned);
         let info = SnapshotInfo { last_id, ..info(world.store_id, T2) };
-        begin(&targets, info, &Stop::default()).unwrap().id
+        begin(&targets, info, None, &Stop::default()).unwrap().id
     };
     assert_eq!(name(None), "2026-11-20T020000Z");
     assert_eq!(name(Some("2026-11-20T020000Z")), "2026-11-20T020000Z-2");

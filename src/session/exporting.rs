@@ -1,18 +1,19 @@
 //! A Parquet snapshot for itself, of what the store holds now.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use duckdb::Connection;
 
 use super::Session;
-use super::publishing::{blocking, targets};
+use super::publishing::{LONGEST_TURN, blocking, targets};
 use super::unpublished::{NOTHING_LISTED, snapshot_info};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{State, Store, holds_erased, last_erasure};
 use crate::progress::Progress;
-use crate::publish::{self, Frozen, Made, PublishedParquet, Root, Stop, Targets};
+use crate::publish::{self, Frozen, Made, PublishedParquet, Root, Stop, Targets, Turn};
 
 impl Session {
     /// Writes a Parquet snapshot of what is committed, changed or not.
@@ -28,7 +29,9 @@ impl Session {
         let stop = self.begin_interruptible(&conn);
         let made = {
             let (stop, store) = (stop.clone(), Arc::clone(&self.store));
-            blocking(move || make(&config, &catalog, &store, conn, &stop, &progress)).await
+            let longest = LONGEST_TURN;
+            blocking(move || make((&config, &catalog), &store, conn, longest, &stop, &progress))
+                .await
         };
         let made = self.end_interruptible(&stop, made)?;
         // The file for analysts does not wait for an object store.
@@ -54,15 +57,17 @@ pub(crate) fn export(
     stop: &Stop,
     progress: &Progress,
 ) -> Result<PublishedParquet> {
-    finish(make(config, catalog, store, conn, stop, progress)?, stop, progress)
+    // Who typed it is told, and can give up.
+    let longest = Duration::MAX;
+    finish(make((config, catalog), store, conn, longest, stop, progress)?, stop, progress)
 }
 
-/// All of it but what has to be uploaded.
+/// All of it but what has to be uploaded; another process is waited for no longer than `longest`.
 fn make(
-    config: &Config,
-    catalog: &Catalog,
+    (config, catalog): (&Config, &Catalog),
     store: &Store,
     conn: Connection,
+    longest: Duration,
     stop: &Stop,
     progress: &Progress,
 ) -> Result<Made> {
@@ -81,7 +86,8 @@ fn make(
     // The file with the views is made by what publishes all of it: this snapshot may be another folder's.
     let all = targets(config, Some(&root), &tables, erased);
     let targets = Targets { database: None, views: None, ..all };
-    let frozen = Frozen::without_file(conn, publish::begin(&targets, info, stop)?)?;
+    let turn = Turn::wait(store.path(), longest, stop)?;
+    let frozen = Frozen::without_file(conn, publish::begin(&targets, info, Some(turn), stop)?)?;
     let _step = progress.step_beside("publishing");
     let conn = store.connection()?;
     let _threads = store.threads_for_parquet(&conn)?;

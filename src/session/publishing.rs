@@ -2,14 +2,14 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use duckdb::{Connection, InterruptHandle};
 use jiff::Timestamp;
 use tokio::sync::OwnedMutexGuard;
 
 use super::Session;
-use super::unpublished::{SHOWN_BY_DATABASE, Unpublished, note_shown, shown_at};
+use super::unpublished::{SHOWN_BY_DATABASE, Unpublished, Wanted, note_shown, shown_at};
 use super::uploading::{Uploading, Uploads, bucket_is_empty};
 use super::views::{self, Standing};
 use crate::config::{Config, ParquetRoot};
@@ -18,11 +18,15 @@ use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::{PublishLag, PublishPlace, PublishedSnapshot, State, note_published};
 use crate::publish::{
-    self, Frozen, Made, ParquetTarget, Published, Root, SnapshotInfo, Stop, Targets,
+    self, Frozen, Made, ParquetTarget, Published, Root, SnapshotInfo, Stop, Targets, Turn,
 };
 
 /// Which file was published as the database, by [`publish::identity`].
 pub(super) const PUBLISHED_FILE: &str = "published_file";
+
+/// What holds up the snapshots for longer is told as a place that cannot be written to is, and the file for analysts does not
+/// wait for it.
+pub(super) const LONGEST_TURN: Duration = Duration::from_secs(120);
 
 /// What to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,10 +165,14 @@ impl Session {
             Forms::Database => None,
         };
         let _one = self.publishing.lock.lock().await;
+        let turn = self.turn(forms).await;
         // What was waited for, a backup of minutes say, is no work of this one.
         let began = Instant::now();
         let before = publish::identity(&self.config.publish.database);
-        let published = self.publish_as_asked(forms, when, alone).await;
+        let published = match turn {
+            Ok((wanted, turn)) => self.publish_in_turn(wanted, turn, when, alone).await,
+            Err(error) => Err(error),
+        };
         // What failed after the file was replaced does not keep it from anybody.
         let is_replaced = || {
             let now = publish::identity(&self.config.publish.database);
@@ -202,9 +210,26 @@ impl Session {
         }
     }
 
-    async fn publish_as_asked(
+    /// What is to be published, and the store's turn to publish snapshots where there are some, or why it does not come.
+    async fn turn(&self, forms: Forms) -> Result<(Wanted, Result<Option<Turn>>)> {
+        let conn = self.store.connection()?;
+        let wanted = self.wanted(&conn, forms)?;
+        if !wanted.with_parquet {
+            return Ok((wanted, Ok(None)));
+        }
+        let stop = self.begin_interruptible(&conn);
+        let (store, its_stop) = (self.store.path().to_owned(), stop.clone());
+        let turn = blocking(move || Turn::wait(&store, LONGEST_TURN, &its_stop)).await;
+        match self.end_interruptible(&stop, turn) {
+            Err(error) if !publish::is_of_the_place(&error) => Err(error),
+            turn => Ok((wanted, turn.map(Some))),
+        }
+    }
+
+    async fn publish_in_turn(
         &self,
-        forms: Forms,
+        wanted: Wanted,
+        turn: Result<Option<Turn>>,
         when: When,
         alone: Option<OwnedMutexGuard<()>>,
     ) -> Result<Option<(Published, Option<Uploading>)>> {
@@ -214,25 +239,28 @@ impl Session {
             Err(error) if error.kind() != Kind::Io => return Err(error),
             _ => {}
         }
-        let Some(unpublished) = self.unpublished(forms, when)? else {
+        let Some(Unpublished { conn, readable, info }) = self.unpublished(&wanted, when)? else {
             self.catch_up_views().await?;
             return Ok(None);
         };
-        let Unpublished { conn, readable, info, with_parquet, erasure, erased, erased_snapshots } =
-            unpublished;
+        let Wanted { with_parquet, erasure, erased, erased_snapshots } = wanted;
         let _step = self.progress.step_beside("publishing");
         failpoint::hit("before-publish");
         let stop = self.begin_interruptible(&conn);
         let started = Instant::now();
         let parquet = (with_parquet, erased_snapshots);
-        let mut made = self.publish_now(conn, info.clone(), parquet, stop.clone()).await;
+        let mut made = match turn {
+            Ok(turn) => self.publish_now(conn, info.clone(), (parquet, turn), stop.clone()).await,
+            Err(error) => Err(error),
+        };
         // A folder that cannot be written to keeps the file for analysts from nobody.
         if let Err(error) = &made
             && with_parquet
             && publish::is_of_the_place(error)
         {
             let conn = self.store.connection()?;
-            let without = self.publish_now(conn, info, (false, false), stop.clone()).await;
+            let without = ((false, false), None);
+            let without = self.publish_now(conn, info, without, stop.clone()).await;
             made = match (without, made) {
                 (Ok(published), Err(error)) => Ok(Made { upload: Some(Err(error)), ..published }),
                 (_, made) => made,
@@ -296,7 +324,7 @@ impl Session {
         &self,
         conn: Connection,
         info: SnapshotInfo,
-        (with_parquet, erased): (bool, bool),
+        ((with_parquet, erased), turn): ((bool, bool), Option<Turn>),
         stop: Stop,
     ) -> Result<Made> {
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
@@ -316,7 +344,8 @@ impl Session {
                 let last_id = publish::later_of(info.last_id.clone(), in_folder);
                 let info = SnapshotInfo { last_id, ..info };
                 let root = root.as_ref().filter(|_| with_parquet);
-                publish::begin(&targets(&config, root, &catalog.names(), erased), info, &stop)
+                let names = catalog.names();
+                publish::begin(&targets(&config, root, &names, erased), info, turn, &stop)
             })
             .await?
         };
@@ -405,4 +434,32 @@ pub(super) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(act)
         .await
         .map_err(|e| Error::caused(Kind::Dead, "publishing ended early", e))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::fixture::opened;
+    use crate::status::parquet_lag;
+
+    #[tokio::test]
+    async fn a_turn_that_does_not_come_is_told_and_holds_up_the_snapshots_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let session = opened(folder.path(), "");
+        let listed = "INSERT INTO sync.meta VALUES ('listed_at', '2026-11-20T02:00:00Z')";
+        session.store().connection().unwrap().execute_batch(listed).unwrap();
+        let lag = || parquet_lag(&session.store().connection().unwrap(), session.config()).unwrap();
+        let wanted = session.wanted(&session.store().connection().unwrap(), Forms::Both).unwrap();
+        let held = Err(Error::new(Kind::Io, "another process has it"));
+        let here = session.publish_in_turn(wanted, held, When::Changed, None).await.unwrap();
+        let (published, uploading) = here.unwrap();
+        let here = Some(Here { published, uploading, began: Instant::now() });
+        assert!(publish::identity(&session.config().publish.database).unwrap().is_some());
+        assert_eq!(lag(), None);
+        let error = session.published(here).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Io);
+        assert!(lag().unwrap().error.contains("another process has it"));
+        session.publish(Forms::Both, When::Changed).await.unwrap().unwrap();
+        assert_eq!(lag(), None);
+    }
 }

@@ -46,6 +46,7 @@ impl World {
             "casemirror.duckdb",
             "parquet",
             "store.duckdb",
+            "store.duckdb.publishing",
             "store.duckdb.secrets",
         ];
         assert_eq!(data, ours.map(str::to_owned).into());

@@ -77,35 +77,50 @@ fn a_snapshot_with_a_file_that_is_not_what_was_written_does_not_count() {
 fn another_publishing_waits_until_it_is_its_turn() {
     let world = World::new();
     world.publish(T2).unwrap();
-    let root = Root::Folder(world.parquet());
-    let store_id = world.store_id;
-    let begin_another = |stop: &Stop| {
-        let parquet = ParquetTarget {
-            root: &root,
-            tables: &[],
-            keep_snapshots: 2,
-            keep_for: Duration::ZERO,
-            erased: false,
-        };
-        let targets = Targets { database: None, parquet: Some(parquet), views: None };
-        let info = SnapshotInfo {
-            taken_at: "2026-11-20T02:20:00Z".parse().unwrap(),
-            watermark: None,
-            complete: true,
-            store_id: store_id.to_owned(),
-            state: String::new(),
-            erasure: None,
-            last_id: None,
-            uploaded: None,
-        };
-        begin(&targets, info, stop)
-    };
+    let store = world.dir.path().join("the store.duckdb");
     let told_to_stop = Stop::default();
     told_to_stop.now();
     publish_while_written(&world, &Stop::default(), || {
-        let kind = begin_another(&told_to_stop).unwrap_err().kind();
+        let kind = Turn::wait(&store, Duration::MAX, &told_to_stop).unwrap_err().kind();
         assert_eq!(kind, Kind::Cancelled, "it waited, and was told to stop");
     })
     .unwrap();
-    begin_another(&told_to_stop).unwrap();
+    world.turn(&told_to_stop).unwrap();
+}
+
+/// Both were told the same new folder, and each waits for its own turn alone.
+#[test]
+fn of_two_stores_that_found_a_folder_empty_the_later_one_takes_its_snapshot_back() {
+    let world = World::new();
+    let mut other = World { store_id: "other", ..World::new() };
+    std::os::unix::fs::symlink(world.parquet(), other.parquet()).unwrap();
+    let refused = publish_while_written(&world, &Stop::default(), || {
+        let other = &mut other;
+        other.export(T2).unwrap();
+    });
+    let error = refused.unwrap_err();
+    assert_eq!(error.kind(), Kind::Config);
+    assert!(error.to_string().contains("holds snapshots of another store"), "{error}");
+    assert_nothing_new(&world);
+    assert_eq!(world.latest().store_id, "other");
+    // Nobody is led to one yet.
+    fs::remove_file(world.parquet().join("latest")).unwrap();
+    assert_eq!(world.export(T2).unwrap_err().kind(), Kind::Config);
+    other.export("2026-11-20T02:30:00Z").unwrap();
+}
+
+/// Where neither sees a link, each sees the other's snapshot.
+#[test]
+fn a_snapshot_of_another_store_that_came_meanwhile_is_seen_without_a_link() {
+    let world = World::new();
+    let mut other = World { store_id: "other", ..World::new() };
+    std::os::unix::fs::symlink(world.parquet(), other.parquet()).unwrap();
+    let refused = publish_while_written(&world, &Stop::default(), || {
+        let other = &mut other;
+        other.export("2026-11-19T02:00:00Z").unwrap();
+        fs::remove_file(other.parquet().join("latest")).unwrap();
+    });
+    assert_eq!(refused.unwrap_err().kind(), Kind::Config);
+    assert_eq!(names(&world.parquet().join("snapshots")), ["2026-11-19T020000Z"]);
+    assert!(!world.parquet().join("latest").exists());
 }
