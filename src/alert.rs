@@ -209,8 +209,11 @@ mod tests {
     use axum::routing::post;
 
     use super::*;
+    use crate::error::Error;
+    use crate::lake::{Carried, Standing};
     use crate::mirror::{PublishLag, PublishPlace};
     use crate::session::fixture::opened;
+    use crate::status::lake_standing;
 
     #[test]
     fn what_has_failed_for_an_hour_is_told_and_what_just_fails_is_not() {
@@ -238,6 +241,48 @@ mod tests {
             assert_eq!(told(), expected, "{minutes}");
             PublishLag::is_over(&conn, PublishPlace::Database).unwrap();
         }
+    }
+
+    #[test]
+    fn a_lake_and_subscriptions_that_have_failed_for_an_hour_are_told_until_they_are_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let more = "[lake]\ncatalog = \"lake/catalog\"\ndata = \"lake/data\"\n\
+                    [serve]\nwebhooks = \"127.0.0.1:0\"\npublic_url = \"https://mirror.example.com\"\n";
+        let session = opened(folder.path(), more);
+        let (conn, config) = (session.store().connection().unwrap(), session.config());
+        let told = || {
+            let look = Look::at(&conn, &session, &Pulse::default(), None).unwrap();
+            look.holding.into_values().map(|holding| holding.text).collect::<Vec<_>>()
+        };
+        let address = config.serve.public_url.as_ref().unwrap().to_string();
+        let lake = || lake_standing(config, &conn).unwrap().unwrap();
+        let keep = |standing: &Standing| {
+            State::new(&conn).set_meta(Standing::KEY, &standing.text()).unwrap();
+        };
+        let error = Error::new(Kind::Lake, "no way");
+        let now = Timestamp::now();
+        let fail = |minutes| {
+            let since = now - jiff::SignedDuration::from_mins(minutes);
+            for at in [since, now] {
+                keep(&lake().fail(&error, at));
+                let of = PublishPlace::Subscriptions;
+                PublishLag::note(&conn, of, &address, "no way".to_owned(), at).unwrap();
+            }
+        };
+        let well = || {
+            keep(&lake().succeed(&Carried::default(), now));
+            PublishLag::is_over(&conn, PublishPlace::Subscriptions).unwrap();
+        };
+        fail(59);
+        assert_eq!(told(), [""; 0]);
+        well();
+        fail(61);
+        let told_of = told();
+        assert_eq!(told_of.len(), 2, "{told_of:?}");
+        assert!(told_of[0].contains("to the lake for an hour"), "{told_of:?}");
+        assert!(told_of[1].contains("subscriptions could not be made"), "{told_of:?}");
+        well();
+        assert_eq!(told(), [""; 0]);
     }
 
     /// What is waited for or not believed, a table that is not asked for any more, and a feed are none of them.

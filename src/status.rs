@@ -18,7 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::lease::Standing as LeaseStanding;
 use crate::mirror::{
     ConfigDifference, FailureRow, PublishLag, PublishPlace, Residue, RunLog, RunRow,
-    STAY_IN_SNAPSHOTS, SUBSCRIBING_FAILED, State, Store, stay_in_snapshots,
+    STAY_IN_SNAPSHOTS, State, Store, stay_in_snapshots,
 };
 use crate::pending::{self, Pending};
 use crate::pulse::Feeds;
@@ -29,7 +29,7 @@ pub(crate) use fault::Fault;
 use findings::Findings;
 use health::halts;
 pub(crate) use health::{Health, store_fails};
-pub(crate) use lake::Lake;
+pub(crate) use lake::{Lake, standing as lake_standing};
 
 /// Runs and failures that are shown.
 const LATEST_RUNS: usize = 5;
@@ -204,14 +204,12 @@ impl Status {
             None => None,
         };
         problems.extend(lease.as_ref().and_then(LeaseStanding::problem));
-        if config.serve.public_url.is_some() {
-            let failed = state.meta(SUBSCRIBING_FAILED)?.filter(|why| !why.is_empty());
-            problems.extend(failed.map(|why| {
-                format!(
-                    "the webhook subscriptions could not be made what serve.public_url wants: {why}"
-                )
-            }));
-        }
+        problems.extend(subscriptions_lag(&conn, config)?.map(|lag| {
+            let why = lag.error;
+            format!(
+                "the webhook subscriptions could not be made what serve.public_url wants: {why}"
+            )
+        }));
         let runs = log.runs(LATEST_RUNS)?;
         problems.extend(last_failure(&runs));
         let held =
@@ -316,6 +314,12 @@ pub(crate) fn published_lag(conn: &Connection, config: &Config) -> Result<Option
 pub(crate) fn parquet_lag(conn: &Connection, config: &Config) -> Result<Option<PublishLag>> {
     let address = config.publish.parquet.as_ref().map(ParquetRoot::address);
     address.map_or(Ok(None), |address| PublishLag::of(conn, PublishPlace::Parquet, &address))
+}
+
+/// Since when the webhook subscriptions are not what `serve.public_url` wants, if so.
+pub(crate) fn subscriptions_lag(conn: &Connection, config: &Config) -> Result<Option<PublishLag>> {
+    let address = config.serve.public_url.as_ref().map(ToString::to_string);
+    address.map_or(Ok(None), |address| PublishLag::of(conn, PublishPlace::Subscriptions, &address))
 }
 
 fn behind_text(key: &str, lag: &PublishLag) -> String {

@@ -14,7 +14,7 @@ use crate::pulse::{Feeds, Pulse};
 use crate::scope::FailureKind;
 use crate::session::Session;
 use crate::sql::{self, query};
-use crate::status::{parquet_lag, published_lag};
+use crate::status::{lake_standing, parquet_lag, published_lag, subscriptions_lag};
 use crate::text::{counted, hex};
 
 /// What is told of one condition at most; what comes beyond it is counted, and not told as new.
@@ -43,6 +43,10 @@ pub(crate) enum Condition {
     Published,
     /// The place of the Parquet snapshots has lacked the newest for an hour.
     Parquet,
+    /// Nothing could be carried to the lake for an hour.
+    Lake,
+    /// The webhook subscriptions could not be made for an hour.
+    Subscriptions,
     /// The daemon could not go on, and has not followed the source since.
     Stopped,
 }
@@ -142,6 +146,18 @@ impl Look {
             let root = lag.map_or("", |lag| lag.address.as_str());
             format!("{root} has lacked the newest Parquet snapshot for an hour")
         });
+        let lake = lake_standing(session.config(), conn)?;
+        let failed = lake.filter(|lake| lake.failed_for().is_some_and(|time| time >= LONG_BEHIND));
+        look.holds(Condition::Lake, failed.iter().map(|_| ""), |_| {
+            "nothing could be carried to the lake for an hour: its readers have what was there before"
+                .to_owned()
+        });
+        let lag = subscriptions_lag(conn, session.config())?.filter(is_long);
+        look.holds(Condition::Subscriptions, lag.iter().map(|lag| &lag.address), |_| {
+            "the webhook subscriptions could not be made what serve.public_url wants for an hour, see \
+             `casemirror status`"
+                .to_owned()
+        });
         Ok(look)
     }
 
@@ -168,6 +184,8 @@ impl Look {
             | Condition::Disk
             | Condition::Published
             | Condition::Parquet
+            | Condition::Lake
+            | Condition::Subscriptions
             | Condition::Stopped => all.map(|_| String::new()).collect(),
             Condition::Difference | Condition::Sum | Condition::Doubt | Condition::Failing => all
                 .map(|subject| hex(&Sha256::digest(subject.as_ref())[..8]))

@@ -244,6 +244,8 @@ fn what(condition: Condition) -> &'static str {
         Condition::Failing => "tables fail",
         Condition::Published => "nothing can be published",
         Condition::Parquet => "the place of the Parquet snapshots lacks the newest",
+        Condition::Lake => "nothing can be carried to the lake",
+        Condition::Subscriptions => "the webhook subscriptions cannot be made",
         Condition::Stopped => "the daemon could not go on",
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::publishing::Carried;
@@ -23,6 +23,8 @@ pub(crate) struct Standing {
     pub(crate) succeeded_at: Option<Timestamp>,
     /// Since when nothing could be carried to it, and why not. The text holds no secret.
     pub(crate) failing_since: Option<Timestamp>,
+    /// When it was tried the last time, where that failed.
+    pub(crate) failed_at: Option<Timestamp>,
     pub(crate) error: Option<String>,
     pub(crate) failures: u64,
 }
@@ -59,10 +61,16 @@ impl Standing {
     pub(crate) fn fail(self, error: &Error, now: Timestamp) -> Standing {
         Standing {
             failing_since: self.failing_since.or(Some(now)),
+            failed_at: Some(now),
             error: Some(error.chain()),
             failures: self.failures + 1,
             ..self
         }
+    }
+
+    /// For how long it has failed, as far as it was tried.
+    pub(crate) fn failed_for(&self) -> Option<SignedDuration> {
+        Some(self.failed_at?.duration_since(self.failing_since?))
     }
 
     /// How far it is behind the published snapshot of this id; nothing where it shows just that, or where nothing was
@@ -103,11 +111,13 @@ mod tests {
         let error = Error::new(Kind::Lake, "no way");
         let failing = well.fail(&error, at(200)).fail(&error, at(300));
         assert_eq!(failing.failing_since, Some(at(200)));
+        assert_eq!(failing.failed_for(), Some(SignedDuration::from_secs(100)));
         assert_eq!((failing.failures, failing.snapshot_id.as_deref()), (2, Some("one")));
         assert_eq!(Standing::parse(Some(&failing.text()), "here"), failing);
         assert_eq!(Standing::parse(Some(&failing.text()), "there"), Standing::parse(None, "there"));
         let again = failing.succeed(&carried, at(400));
-        assert_eq!((again.failing_since, again.error), (None, None));
+        assert_eq!((again.failing_since, again.failed_for()), (None, None));
+        assert_eq!(again.error, None);
         assert_eq!(Standing::parse(Some("nonsense"), ""), Standing::default());
         assert_eq!(Standing::default().behind(Some("two"), at(1)), None);
     }

@@ -116,7 +116,7 @@ pub use run_log::RunLog;
 pub(crate) use run_log::{FailureRow, INTERRUPTED, RunRow, RunSummary, STOPPED};
 pub(crate) use secrets::{known_webhook_token, webhook_token};
 pub(crate) use state::failures::{Failure, Failures, of_tables};
-pub(crate) use state::{ALERTS, FIRST_MONTH, SUBSCRIBING_FAILED, SUBSCRIPTIONS, State};
+pub(crate) use state::{ALERTS, FIRST_MONTH, SUBSCRIPTIONS, State};
 pub(crate) use statuses::{ResourceRow, asked_tables, is_asked};
 pub(crate) use suspects::{Asked, SuspectStep};
 pub(crate) use threads::{AllThreads, Threads};

@@ -1,5 +1,5 @@
 //! Since when a place does not have what readers should find there, and why (docs/architecture.md, "Published means
-//! finished").
+//! finished"); and the same of the webhook subscriptions.
 
 use duckdb::Connection;
 use jiff::Timestamp;
@@ -15,6 +15,8 @@ pub(crate) enum PublishPlace {
     Database,
     /// The snapshots at `publish.parquet`.
     Parquet,
+    /// The platform, with the webhook subscriptions that lead to `serve.public_url`.
+    Subscriptions,
 }
 
 impl PublishPlace {
@@ -22,6 +24,7 @@ impl PublishPlace {
         match self {
             PublishPlace::Database => "publish_lag",
             PublishPlace::Parquet => "parquet_lag",
+            PublishPlace::Subscriptions => "subscriptions_lag",
         }
     }
 }

@@ -48,8 +48,6 @@ pub(crate) const ALERTS: &str = "alerts";
 const CALLS_HELD_UNTIL: &str = "calls_held_until";
 /// Key of `sync.meta`: the webhook subscriptions that were made here.
 pub(crate) const SUBSCRIPTIONS: &str = "webhook_subscriptions";
-/// Key of `sync.meta`: why they are not as they should be; empty where they are.
-pub(crate) const SUBSCRIBING_FAILED: &str = "webhook_subscriptions_failed";
 
 /// Reads and writes the state on one connection.
 pub(crate) struct State<'c> {

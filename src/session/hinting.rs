@@ -11,7 +11,7 @@ use crate::catalog::EVENTS;
 use crate::error::{self, Error, Kind, Result};
 use crate::failpoint;
 use crate::hints::{Batch, HintQueue, Made, path_of};
-use crate::mirror::{Placed, SUBSCRIBING_FAILED, SUBSCRIPTIONS, State, Store, webhook_token};
+use crate::mirror::{Placed, PublishLag, PublishPlace, SUBSCRIPTIONS, State, Store, webhook_token};
 use crate::scope::{Hint, Told};
 
 /// The webhook subscriptions that were made here; none where that cannot be read.
@@ -63,12 +63,18 @@ impl Session {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn note_subscribing(&self, failed: Option<String>) -> Result<()> {
-        let text = failed.unwrap_or_default();
-        let known = State::new(&self.store.connection()?).meta(SUBSCRIBING_FAILED)?;
-        if known.unwrap_or_default() == text {
-            return Ok(());
+        let Some(url) = &self.config.serve.public_url else { return Ok(()) };
+        let (place, address, now) =
+            (PublishPlace::Subscriptions, url.to_string(), Timestamp::now());
+        match failed {
+            Some(why) => {
+                self.writer.run(move |conn| PublishLag::note(conn, place, &address, why, now)).await
+            }
+            None if PublishLag::of(&self.store.connection()?, place, &address)?.is_some() => {
+                self.writer.run(move |conn| PublishLag::is_over(conn, place)).await
+            }
+            None => Ok(()),
         }
-        self.writer.run(move |conn| State::new(conn).set_meta(SUBSCRIBING_FAILED, &text)).await
     }
 
     /// Opens the queue of what webhooks tell.

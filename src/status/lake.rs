@@ -24,15 +24,23 @@ pub(crate) struct Lake {
     pub(crate) error: Option<String>,
 }
 
+/// What the store remembers of it; `None` where there is none.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) fn standing(config: &Config, conn: &Connection) -> Result<Option<Standing>> {
+    let Some(place) = Errand::of(config).map(|errand| errand.place()) else { return Ok(None) };
+    let known = State::new(conn).meta(Standing::KEY)?;
+    Ok(Some(Standing::parse(known.as_deref(), &place)))
+}
+
 impl Lake {
     /// How it stands by what the store remembers; `None` where there is none.
     ///
     /// # Errors
     /// Those of the store.
     pub(super) fn of(config: &Config, conn: &Connection) -> Result<Option<Lake>> {
-        let Some(place) = Errand::of(config).map(|errand| errand.place()) else { return Ok(None) };
-        let known = State::new(conn).meta(Standing::KEY)?;
-        let standing = Standing::parse(known.as_deref(), &place);
+        let Some(standing) = standing(config, conn)? else { return Ok(None) };
         let published = PublishedSnapshot::of(conn)?.map(|published| published.id);
         let behind = standing.behind(published.as_deref(), Timestamp::now());
         Ok(Some(Lake {
