@@ -140,7 +140,7 @@ impl Forecaster<'_> {
         let cases = self.cases()?;
         all.waiting = cases.waiting;
         for resource in &self.active {
-            if let Some(source) = self.unread_source(resource, all.unlisted)? {
+            if let Some(source) = self.unread_source(resource, all.unlisted, &cases)? {
                 all.uncounted.entry(source).or_default().push(resource.table.clone());
             }
             let line = match &resource.group {
@@ -167,14 +167,28 @@ impl Forecaster<'_> {
         Ok(all)
     }
 
-    /// The table whose rows decide what is called for this one, where it has never been read.
-    fn unread_source(&self, resource: &Resource, unlisted: bool) -> Result<Option<String>> {
+    /// The table whose rows decide what is called for this one, where it, or what is in it of some cases, has never been read.
+    fn unread_source(
+        &self,
+        resource: &Resource,
+        unlisted: bool,
+        cases: &Cases,
+    ) -> Result<Option<String>> {
         let state = State::new(self.conn);
         let source = match &resource.group {
             Group::ForEach(each) => each.table.as_str(),
             Group::Journal(_) if self.config.journals.ids.is_empty() => OFFICES,
             Group::Case if resource.lookup.is_some() && unlisted => {
                 return Ok(Some(Place::Cases.table().to_owned()));
+            }
+            Group::Case => {
+                // Only the value that its row has says whether a case is asked for.
+                let decides = |table: &str| {
+                    let is_read = self.active.iter().any(|read| read.table == table);
+                    is_read && (unlisted || cases.unread.get(table).is_some_and(|n| *n > 0))
+                };
+                let source = resource.condition.as_ref().map(|condition| &condition.table);
+                return Ok(source.filter(|table| decides(table)).cloned());
             }
             _ => return Ok(None),
         };

@@ -165,6 +165,14 @@ fn a_refusal_is_remembered_by_the_next_process() {
         assert!(said.contains("RecentlyModified/Cases"), "{run}: {said}");
         assert_eq!(world.sandbox.stats().feed.calls, 1, "{run} asked again within the hour");
     }
+    let planned = world.run(&["plan"]);
+    assert_eq!(planned.status.code(), Some(0), "{}", shown(&planned));
+    let said = String::from_utf8_lossy(&planned.stdout).into_owned();
+    assert!(
+        said.contains("in all") && said.contains("the change feeds could not be asked"),
+        "{said}"
+    );
+    assert_eq!(world.sandbox.stats().feed.calls, 1, "plan asked within the hour");
 }
 
 #[test]

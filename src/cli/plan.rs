@@ -12,12 +12,20 @@ use crate::forecast::{self, Forecast};
 use crate::session::Session;
 
 pub(crate) async fn execute(session: &Session, out: &Printer) -> Result<u8> {
-    session.ask_feeds().await?;
+    let held = session.ask_feeds().await?;
     let forecast = tokio::task::block_in_place(|| {
         let conn = session.store().connection()?;
         forecast::forecast(&conn, session.config(), session.catalog(), Timestamp::now())
     })?;
-    out.print(&text(&forecast, session.config()))?;
+    let mut text = text(&forecast, session.config());
+    if let Some(why) = held {
+        text.push_str(&format!(
+            "Not counted yet, because the change feeds could not be asked now: what has changed since they were read \
+             ({}).\n",
+            why.chain()
+        ));
+    }
+    out.print(&text)?;
     Ok(0)
 }
 
