@@ -4,6 +4,7 @@
 mod backup;
 mod closing;
 mod exporting;
+mod feeds;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod hinting;
@@ -44,7 +45,6 @@ use crate::mirror::{
 };
 use crate::progress::{Now, Progress};
 use crate::publish::{Published, Root};
-use crate::scope::FeedName;
 use crate::source::{Client, StoredLedger, Tuning};
 use crate::verify::{self, Verification, Verified};
 
@@ -236,36 +236,6 @@ impl Session {
     /// Waits until the change feeds may be asked from this host.
     pub(crate) async fn feeds_come(&self) {
         self.polls.client.lease_comes().await;
-    }
-
-    /// Asks the change feeds, as the next `sync` will. What they say is kept where this is a session on the
-    /// store, and forgotten with one over it. Returns why they could not be asked where only the time for it has not come: what
-    /// is known can be planned all the same.
-    ///
-    /// # Errors
-    /// Those of the polls and the store.
-    pub(crate) async fn ask_feeds(&self) -> Result<Option<Error>> {
-        let held = match self.ask_each_feed().await {
-            Err(error) if matches!(error.kind(), Kind::Throttled | Kind::RetryAfter) => Some(error),
-            asked => {
-                asked?;
-                None
-            }
-        };
-        if let Some(overlay) = self.store.overlay() {
-            self.writer.run(move |conn| overlay.settle(conn)).await?;
-        }
-        Ok(held)
-    }
-
-    async fn ask_each_feed(&self) -> Result<()> {
-        // Only with other credentials than the store was filled with is it asked whose they are: what
-        // another tenant's feed says must not be kept.
-        if State::new(&self.store.connection()?).meta("tenant")?.is_some() {
-            self.check_tenant().await?;
-        }
-        self.polls.poll(FeedName::Cases).await?;
-        self.polls.poll_contacts().await.map(drop)
     }
 
     /// One run: a cycle, published where it changed anything. A comparison with the source that has to

@@ -481,17 +481,6 @@ fn what_is_not_kept_goes_before_a_snapshot_is_written() {
     assert_eq!(all(), ["2026-11-20T021000Z", "2026-11-20T022000Z"]);
 }
 
-/// Two stores were told the same new folder, and both found it empty.
-#[test]
-fn whose_a_folder_is_is_looked_at_when_its_turn_comes() {
-    let world = World::new();
-    world.publish(T2).unwrap();
-    let (root, database) = (Root::Folder(world.parquet()), world.database());
-    let targets = in_folder(&world, &root, &database);
-    let begun = begin(&targets, info("other", T2), None, &Stop::default());
-    assert_eq!(begun.unwrap_err().kind(), Kind::Config);
-}
-
 /// Nothing but the store says what was published without Parquet.
 #[test]
 fn no_two_publishings_have_one_name() {

@@ -88,6 +88,17 @@ fn another_publishing_waits_until_it_is_its_turn() {
     world.turn(&told_to_stop).unwrap();
 }
 
+/// Two stores were told the same new folder, and both found it empty.
+#[test]
+fn whose_a_folder_is_is_looked_at_when_its_turn_comes() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    let (root, database) = (Root::Folder(world.parquet()), world.database());
+    let targets = in_folder(&world, &root, &database);
+    let begun = begin(&targets, info("other", T2), None, &Stop::default());
+    assert_eq!(begun.unwrap_err().kind(), Kind::Config);
+}
+
 /// Both were told the same new folder, and each waits for its own turn alone.
 #[test]
 fn of_two_stores_that_found_a_folder_empty_the_later_one_takes_its_snapshot_back() {
