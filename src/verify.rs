@@ -105,6 +105,9 @@ impl Comparison {
     }
 }
 
+/// Why what is apart is not compared where the feed of cases cannot be read.
+const WHILE_UNTOLD: &str = " that are apart cannot be compared: the change feed, which tells what has moved, cannot be read";
+
 /// The subject of comparisons of cases read whole that came to nothing; a difference has that of its scope.
 const SAMPLED: &str = "sampled cases";
 

@@ -227,10 +227,15 @@ fn nothing_leaves_of_a_case_that_the_guard_may_hold_and_is_not_there() {
     always(&world, &path(other), refuse(404));
     always(&world, &path(empty), garbage("[]"));
     change(&world, other, Facet::Activity);
-    for minutes in [0, 11] {
+    for (minutes, status) in [(0, 403), (11, 500)] {
         assert_eq!(notes(), had);
         age_failures(&world, minutes);
+        // That the cases cannot be listed meanwhile lifts nothing.
+        let rule = fault(&search_path("Property"), None, refuse(status));
+        let rule =
+            world.sandbox.fault(Rule { query: Some("$inlinecount=allpages".to_owned()), ..rule });
         assert_status(&world.run(&["sync"]), 3);
+        world.sandbox.remove_fault(rule);
     }
     assert_eq!(notes(), [had[0], had[1], 0], "the other one is there: its 404 is believed");
 

@@ -30,7 +30,7 @@ pub(super) struct Answers<'r> {
     pub(crate) findings: Findings,
     pub(crate) planned: Planned,
     pub(crate) unreached: Unreached,
-    /// The guard holds cases that a search lacks. Kept here, because each answer without a record asks for it.
+    /// As [`State::suspects`] says of what the guard holds, unless that is lifted: each answer without a record asks for it.
     pub(crate) holds_cases: bool,
     /// Of no case the roles were ever read, and those of cases that are there answer 404 too.
     pub(crate) roles_are_missing: bool,

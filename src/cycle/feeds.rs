@@ -18,8 +18,11 @@ use crate::scope::FeedName;
 /// So late a row may appear in a feed behind its polls.
 const LATEST: Duration = Duration::from_secs(48 * 3600);
 
-/// How much of a feed is read again when the cases are listed: what may have appeared since that was last done, however
-/// long ago.
+/// No more of a feed is read again at once: a page of it that cannot be read must not keep all newer ones from being read
+/// for ever.
+const LONGEST: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// How much of a feed is read again when the cases are listed: what may have appeared since that was last done.
 ///
 /// # Errors
 /// Those of the store.
@@ -27,7 +30,7 @@ pub(crate) fn reread_reach(conn: &Connection, feed: FeedName, now: Timestamp) ->
     let last = State::new(conn).meta(&looked_for_late_rows(feed))?;
     let last = last.and_then(|at| at.parse::<Timestamp>().ok());
     let since = last.and_then(|at| Duration::try_from(now.duration_since(at)).ok());
-    Ok(LATEST.saturating_add(since.unwrap_or_default()))
+    Ok(LATEST.saturating_add(since.unwrap_or_default()).min(LONGEST))
 }
 
 /// Key of `sync.meta`: when a feed was last read again to its end.
@@ -157,7 +160,10 @@ mod tests {
         let reach = |feed| reread_reach(&conn, feed, now).unwrap().as_secs() / 3600;
         assert_eq!(reach(FeedName::Cases), 48, "it never was");
         let key = looked_for_late_rows(FeedName::Cases);
-        for (last, hours) in [("2026-11-21T03:00:00Z", 48 + 120), ("2026-11-27T03:00:00Z", 48)] {
+        let long_ago = ("2026-06-01T03:00:00Z", 14 * 24);
+        for (last, hours) in
+            [("2026-11-21T03:00:00Z", 48 + 120), ("2026-11-27T03:00:00Z", 48), long_ago]
+        {
             State::new(&conn).set_meta(&key, last).unwrap();
             assert_eq!(reach(FeedName::Cases), hours, "{last}");
         }

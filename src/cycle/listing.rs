@@ -96,7 +96,12 @@ impl<'c, 'r> Listing<'c, 'r> {
         }
         if self.places.is_empty() {
             // No search is read, and nothing is said about any case.
-            run.write(|conn| State::new(conn).failures().listing_is_well()).await?;
+            run.write(|conn| {
+                let state = State::new(conn);
+                state.suspects().note_held(false)?;
+                state.failures().listing_is_well()
+            })
+            .await?;
             return Ok(true);
         }
         // A case is a suspect when both searches lack it. A record without a usable key may be any case.
@@ -115,7 +120,14 @@ impl<'c, 'r> Listing<'c, 'r> {
         }
         self.fetcher.answers.flush().await?;
         if !held {
-            run.write(|conn| State::new(conn).failures().listing_is_well()).await?;
+            run.write(move |conn| {
+                let state = State::new(conn);
+                if proof {
+                    state.suspects().note_held(false)?;
+                }
+                state.failures().listing_is_well()
+            })
+            .await?;
         }
         // What the guard held is looked at again in the next run.
         Ok(!held)
@@ -237,6 +249,7 @@ impl<'c, 'r> Listing<'c, 'r> {
             );
             self.failed(FailureKind::Held, &why).await?;
             self.fetcher.answers.holds_cases = true;
+            run.write(|conn| State::new(conn).suspects().note_held(true)).await?;
             return Ok((Vec::new(), true));
         }
         // Whether those that are hidden still exist is asked too; they can leave no search row.

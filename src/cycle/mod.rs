@@ -132,7 +132,8 @@ impl<'r> Cycle<'r> {
             answers.permissions.read().await?;
         }
         answers.tables.choose()?;
-        answers.holds_cases = State::new(&run.store.connection()?).failures().holds_cases()?;
+        answers.holds_cases = !run.options.allow_removals
+            && State::new(&run.store.connection()?).suspects().are_held()?;
         if let Some(request) = &run.options.journals {
             return Journals::of(&mut self.fetcher).read_period(request).await;
         }

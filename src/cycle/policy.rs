@@ -13,8 +13,8 @@ const FEWEST_SCOPES: u64 = 3;
 pub(super) struct Evidence {
     /// The table is read by this one call.
     pub(crate) is_whole_table: bool,
-    /// It is a call of the listing of a search, which is many calls: one of them may be refused on the way.
-    pub(crate) is_listing: bool,
+    /// It is a call of a search, which is many calls for many ids: one of them may be refused on the way.
+    pub(crate) is_search: bool,
     /// A permission that the table needs, or that the answer names, is not granted.
     pub(crate) lacks_permission: bool,
     /// Different scopes that answered 403, this one too, and none of the table otherwise since.
@@ -25,7 +25,7 @@ pub(super) struct Evidence {
     pub(crate) has_answered: bool,
     /// Rows of the scope are mirrored.
     pub(crate) has_rows: bool,
-    /// Another such answer of the scope came `source.doubt` ago or earlier, and nothing else since.
+    /// Another such answer of the scope, or of the search, came `source.doubt` ago or earlier, and nothing else since.
     pub(crate) is_confirmed: bool,
 }
 
@@ -49,10 +49,12 @@ pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
     match kind {
         Kind::Forbidden => {
             let all = evidence.scopes.clamp(FEWEST_SCOPES, MANY_SCOPES);
-            let is_believed =
-                !evidence.is_listing || !evidence.has_answered || evidence.is_confirmed;
-            let of_whole = evidence.is_whole_table && is_believed;
-            if of_whole || evidence.lacks_permission || evidence.forbidden >= all {
+            let speaks_for_table = if evidence.is_search {
+                !evidence.has_answered || evidence.is_confirmed
+            } else {
+                evidence.is_whole_table || evidence.forbidden >= all
+            };
+            if speaks_for_table || evidence.lacks_permission {
                 Verdict::TableForbidden
             } else {
                 Verdict::ScopeFailed
@@ -152,15 +154,21 @@ mod tests {
     }
 
     #[test]
-    fn a_403_of_a_listing_that_has_answered_needs_a_second_one() {
+    fn a_403_of_a_search_that_has_answered_needs_a_second_one() {
         let forbidden = |evidence| decide(Kind::Forbidden, &evidence) == Verdict::TableForbidden;
-        let listing = Evidence { is_whole_table: true, is_listing: true, ..Evidence::default() };
-        let answered = Evidence { has_answered: true, ..listing };
-        assert!(forbidden(listing), "nothing speaks for it");
+        // A hundred ids are one call.
+        let search = Evidence { is_search: true, forbidden: 100, ..Evidence::default() };
+        let answered = Evidence { has_answered: true, ..search };
+        assert!(forbidden(search), "nothing speaks for it");
         assert!(!forbidden(answered));
         assert!(forbidden(Evidence { is_confirmed: true, ..answered }));
         assert!(forbidden(Evidence { lacks_permission: true, ..answered }));
-        assert!(forbidden(Evidence { is_listing: false, ..answered }), "it is one call");
+        assert!(
+            !forbidden(Evidence { is_whole_table: true, ..answered }),
+            "the listing is many calls"
+        );
+        let list = Evidence { is_search: false, is_whole_table: true, ..answered };
+        assert!(forbidden(list), "it is one call");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::suspects;
 use crate::catalog::{Group, Resource};
 use crate::decode::{Load, LoadKind};
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Failures, State};
+use crate::mirror::{Lack, State};
 use crate::scope::{FailureKind, TableStatus, Version};
 
 /// Kept with a scope that answered 404.
@@ -104,22 +104,18 @@ impl<'a> ScopeAnswer<'a, '_> {
         let missing = load.missing.clone();
         let before = run.doubted_before();
         // Asked of the writer, so that what was answered so far is counted.
-        let all_may_lack = run
+        let lacks: Vec<Lack> = run
             .write(move |conn| {
-                let state = State::new(conn);
-                for value in &missing {
-                    if !state.scopes().may_lack(&resource, id, value, before)? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
+                let scopes = State::new(conn).scopes();
+                missing.iter().map(|value| scopes.lack(&resource, id, value, before)).collect()
             })
             .await?;
-        let all_may_lack = all_may_lack && self.is_believed_of_case().await?;
-        if !all_may_lack {
+        let is_believed = !lacks.contains(&Lack::Doubted)
+            && (!lacks.contains(&Lack::Confirmed) || self.is_believed_of_case().await?);
+        if !is_believed {
             load.scopes.iter_mut().for_each(|scope| scope.complete = false);
         }
-        Ok(!all_may_lack)
+        Ok(!is_believed)
     }
 
     /// Whether an answer without any record would take rows of a case that the guard may hold: then it counts as not
@@ -128,7 +124,9 @@ impl<'a> ScopeAnswer<'a, '_> {
         let is_empty = load.kind == LoadKind::Scopes
             && load.records == 0
             && load.scopes.iter().all(|scope| scope.complete);
-        if !is_empty || !self.answers.holds_cases {
+        // Roles that are answered say that the case is there.
+        let is_of_roles = self.resource.table == suspects::ROLES;
+        if !is_empty || is_of_roles || !self.answers.holds_cases {
             return Ok(false);
         }
         let has_rows = {
@@ -148,7 +146,7 @@ impl<'a> ScopeAnswer<'a, '_> {
         if self.resource.group != Group::Case || !self.answers.holds_cases {
             return Ok(true);
         }
-        // The roles themselves have just said that the case is not there.
+        // Their 404 has just said that the case is not there.
         let is_of_roles = self.resource.table == suspects::ROLES;
         Ok(!is_of_roles && self.answers.suspects().is_there(self.id).await?)
     }
@@ -259,7 +257,7 @@ impl<'a> ScopeAnswer<'a, '_> {
         let before = run.doubted_before();
         let mut evidence = Evidence {
             is_whole_table: asked_for != AskedFor::Scopes,
-            is_listing: asked_for == AskedFor::Listing,
+            is_search: resource.group == Group::Ids,
             has_answered: self.answers.has_answered(&resource.table)?,
             ..Evidence::default()
         };
@@ -273,13 +271,10 @@ impl<'a> ScopeAnswer<'a, '_> {
                     let (state, table) = (State::new(conn), &resource.table);
                     evidence.has_answered &=
                         is_answered_now || !state.statuses().is_tried_in_vain(table)?;
-                    evidence.forbidden = state.failures().forbidden_scopes(&resource)?;
+                    evidence.forbidden = state.failures().forbidden_scopes(table)?;
                     evidence.scopes = state.scopes().scopes(&resource)?;
-                    if evidence.is_listing {
-                        let listing = Failures::listing_of(table);
-                        evidence.is_confirmed =
-                            state.failures().is_forbidden_since(&listing, before)?;
-                    }
+                    evidence.is_confirmed =
+                        state.failures().search_is_refused_since(table, before)?;
                     Ok(evidence)
                 };
                 evidence = run.write(evidence_of_403).await?;

@@ -78,6 +78,7 @@ impl Suspects<'_, '_> {
             left_of_late(of_late)
         ));
         self.answers.holds_cases = true;
+        run.write(|conn| State::new(conn).suspects().note_held(true)).await?;
         let why = "no search shows the case, nor many others: reconcile.max_removed holds it";
         for id in unknown {
             self.note(*id, FailureKind::Held, why).await?;

@@ -52,7 +52,7 @@ pub(crate) struct Load {
     pub(crate) lacking: Vec<i64>,
     /// Those of the values that a scope's calls go through (`read.values` of the resource file) that
     /// answered 404, while others did not. Whether there is none of them decides who loads it:
-    /// `State::may_lack` of the store.
+    /// `StaleScopes::lack` of the store.
     pub(crate) missing: Vec<String>,
     /// The source answered 404: there is nothing, but the table has not shown that it is there.
     pub(crate) not_found: bool,

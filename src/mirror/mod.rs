@@ -114,6 +114,7 @@ pub(crate) use publish_lag::{PublishLag, PublishPlace};
 pub(crate) use published::PublishedSnapshot;
 pub use run_log::RunLog;
 pub(crate) use run_log::{FailureRow, INTERRUPTED, RunRow, RunSummary, STOPPED};
+pub(crate) use scopes::Lack;
 pub(crate) use secrets::{known_webhook_token, webhook_token};
 pub(crate) use state::failures::{Failure, Failures, of_tables};
 pub(crate) use state::{ALERTS, FIRST_MONTH, SUBSCRIPTIONS, State};

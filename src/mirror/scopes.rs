@@ -14,6 +14,17 @@ use crate::error::Result;
 use crate::scope::{AnswerDigest, FetchStatus, Fetched, Reason};
 use crate::sql::{self, scalar_i64};
 
+/// What a 404 for one of the values that a scope's calls go through says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// Nothing is mirrored there.
+    Nothing,
+    /// Rows are, and another 404 came before.
+    Confirmed,
+    /// Rows are, and it is the first.
+    Doubted,
+}
+
 /// Scopes of lists and rows that are to be read.
 pub(crate) struct StaleScopes<'c> {
     pub(super) conn: &'c Connection,
@@ -211,27 +222,25 @@ impl StaleScopes<'_> {
         Ok(self.rows_where(resource, id, &format!("AND {column} IN ({values})"))? > 0)
     }
 
-    /// Whether a 404 for one of the values that a scope's calls go through means that there is none:
-    /// nothing is mirrored there, or another 404 came at `before` or earlier
-    /// (docs/architecture.md, "Not allowed, not there").
-    pub(crate) fn may_lack(
+    /// What a 404 for one of the values that a scope's calls go through says
+    /// (docs/architecture.md, "Not allowed, not there"). Another one confirms it that came at `before` or earlier.
+    pub(crate) fn lack(
         &self,
         resource: &Resource,
         id: i64,
         value: &str,
         before: Timestamp,
-    ) -> Result<bool> {
+    ) -> Result<Lack> {
         let values = resource.read.as_ref().and_then(|read| read.values.as_ref());
         let of_value = values.map_or(String::new(), |(column, _)| {
             format!("AND {} = {}", sql::ident(column), sql::text(value))
         });
-        Ok(self.rows_where(resource, id, &of_value)? == 0
-            || State::new(self.conn).failures().is_gone_since(
-                &resource.table,
-                id,
-                Some(value),
-                before,
-            )?)
+        if self.rows_where(resource, id, &of_value)? == 0 {
+            return Ok(Lack::Nothing);
+        }
+        let failures = State::new(self.conn).failures();
+        let is_confirmed = failures.is_gone_since(&resource.table, id, Some(value), before)?;
+        Ok(if is_confirmed { Lack::Confirmed } else { Lack::Doubted })
     }
 
     /// Rows of a scope for which `which` holds (`AND ...`).

@@ -22,6 +22,9 @@ use crate::scope::{FailureKind, FeedName, FetchStatus, ScopeId, Standing};
 use crate::sql::{self, db, instant, query};
 use crate::ticks::Ticks;
 
+/// Key of `sync.meta`: the guard holds cases that a search lacks.
+const CASES_ARE_HELD: &str = "cases_are_held";
+
 /// What became of a case that no search shows.
 #[derive(Debug, Clone)]
 pub(crate) enum SuspectStep {
@@ -88,6 +91,20 @@ impl Suspects<'_> {
              WHERE table_name IN ('cases', 'projects') AND id = {id} AND status = '{}'",
             FetchStatus::Current
         ))
+    }
+
+    /// Whether the guard has held cases that a search lacks, since a complete listing lacked none that it holds. A failure
+    /// does not tell it: another one takes its place.
+    pub(crate) fn are_held(&self) -> Result<bool> {
+        Ok(State::new(self.conn).meta(CASES_ARE_HELD)?.is_some_and(|held| !held.is_empty()))
+    }
+
+    /// Notes whether it does.
+    pub(crate) fn note_held(&self, held: bool) -> Result<()> {
+        if held != self.are_held()? {
+            State::new(self.conn).set_meta(CASES_ARE_HELD, if held { "held" } else { "" })?;
+        }
+        Ok(())
     }
 
     /// How many cases were hidden in the last hour.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::asking::{Asking, Gate};
 use super::context::{Asked, Context};
 use super::whole::{Answer, Ask, Scope, is_search, only, scopes};
-use super::{Comparison, Finding, MOST_AGAIN, MOST_ASKED, SAMPLED, Step, decide};
+use super::{Comparison, Finding, MOST_AGAIN, MOST_ASKED, SAMPLED, Step, WHILE_UNTOLD, decide};
 use crate::catalog::{Refresh, Resource};
 use crate::cycle::{ids_per_call, plan_cases, since};
 use crate::decode::Decoded;
@@ -49,6 +49,8 @@ pub(crate) struct Sample {
     given_up: usize,
     /// Scopes that the mirror knows to be otherwise.
     pending: usize,
+    /// Scopes that are apart, and may have moved while the feed could not be read.
+    untold: usize,
 }
 
 /// What the store says when answers are compared.
@@ -249,6 +251,11 @@ impl Sample {
                 if behind && !differences.is_empty() {
                     stale.push(scope.clone());
                 }
+                if log.is_untold && !changed && !differences.is_empty() {
+                    self.untold += 1;
+                    self.open.remove(&scope);
+                    continue;
+                }
                 let subject = case_subject(&table, id);
                 let finding = match decide(times, differences.is_empty(), changed) {
                     Step::Again => continue,
@@ -286,6 +293,8 @@ impl Sample {
         if self.is_done() {
             let pending = std::mem::take(&mut self.pending);
             let given_up = std::mem::take(&mut self.given_up);
+            let untold = std::mem::take(&mut self.untold);
+            context.unknown_many(format!("{untold} parts of sampled cases{WHILE_UNTOLD}"), untold);
             context.leave_out(
                 format!("parts of sampled cases, pending or failed: {pending}"),
                 pending,
@@ -387,7 +396,7 @@ impl Sample {
 }
 
 impl RunLog {
-    /// Whether something of a scope changed since it was asked, as far as it is known, and whether the mirror may be behind
+    /// Whether something of a scope changed since it was asked, and whether the mirror may be behind
     /// without being wrong: the case moved after the scope was last read, by a date that this table
     /// does not follow (docs/architecture.md, "Seen and fetched").
     fn changed(&self, resource: &Resource, scope: &Scope, asked: Asked) -> (bool, bool) {
@@ -396,7 +405,7 @@ impl RunLog {
         let narrow = matches!(resource.refresh, Refresh::Dates(_));
         let behind = narrow && moved.at.zip(times.sent_at).is_some_and(|(at, sent)| at > sent);
         let read = times.fetched_at.is_some_and(|at| at >= asked.at);
-        (moved.sequence > asked.sequence || read || behind || self.is_untold, behind)
+        (moved.sequence > asked.sequence || read || behind, behind)
     }
 }
 

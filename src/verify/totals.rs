@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::asking::{Asking, Gate};
 use super::context::{Asked, Context};
 use super::differing::{Differing, Known, Sides};
-use super::{Comparison, Finding};
+use super::{Comparison, Finding, WHILE_UNTOLD};
 use crate::cycle::LISTING_DUE;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{SIGNED_CASES, SIGNED_MONTHS, State};
@@ -352,6 +352,9 @@ impl Totals {
                         done.push(total.row(from, own, finding));
                         done.extend(named(total, sides, &confirmed));
                         leave_out(context, total, &differing.left_out);
+                        let untold = differing.untold.len();
+                        let what = format!("{}: {untold} cases", total.name());
+                        context.unknown_many(what + WHILE_UNTOLD, untold);
                         let table = total.place().table();
                         stale.extend(confirmed.into_iter().map(|id| (table.to_owned(), id)));
                     }

@@ -7,7 +7,6 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::execute;
-use crate::catalog::{Group, Resource};
 use crate::config::JournalLevel;
 use crate::error::{Kind, Result};
 use crate::mirror::guard::NOTHING;
@@ -59,15 +58,23 @@ impl Failures<'_> {
         )? > 0)
     }
 
-    /// How many scopes of a table answered 403 since any of them answered otherwise. The ids that one call asked for
-    /// at once are one: all of them failed at one instant.
-    pub(crate) fn forbidden_scopes(&self, resource: &Resource) -> Result<u64> {
-        let table = &resource.table;
-        let scopes = self.forbidden_since(table, "", &last_answer(table))?.into_iter();
-        let by_call = resource.group == Group::Ids;
-        let different: HashSet<i64> =
-            scopes.map(|(id, at)| if by_call { at } else { id }).collect();
-        Ok(different.len() as u64)
+    /// How many scopes of a table answered 403 since any of them answered otherwise.
+    pub(crate) fn forbidden_scopes(&self, table: &str) -> Result<u64> {
+        let ids = self.forbidden_since(table, "", &last_answer(table))?;
+        Ok(ids.into_iter().collect::<HashSet<i64>>().len() as u64)
+    }
+
+    /// Whether a call of the search that fills a table answered 403 at `before` or earlier, and none otherwise since.
+    pub(crate) fn search_is_refused_since(&self, table: &str, before: Timestamp) -> Result<bool> {
+        let refused = format!(
+            "SELECT count(*) FROM sync.failures WHERE table_name = {} AND kind = '{}' \
+               AND first_at <= {} AND first_at > coalesce(({}), '-infinity'::TIMESTAMPTZ)",
+            sql::text(table),
+            FailureKind::of(Kind::Forbidden),
+            instant(before),
+            last_answer(table)
+        );
+        Ok(scalar_i64(self.conn, &refused)? > 0)
     }
 
     /// How many journals of a table answered 403 since any of its months answered otherwise. Where every
@@ -83,7 +90,7 @@ impl Failures<'_> {
             sql::text(table)
         );
         let mut months: HashMap<i64, u64> = HashMap::new();
-        for (id, _) in self.forbidden_since(table, &format!("{level}/"), &answered)? {
+        for id in self.forbidden_since(table, &format!("{level}/"), &answered)? {
             *months.entry(id).or_default() += 1;
         }
         let all = wanted.iter().all(|id| months.contains_key(id));
@@ -91,20 +98,19 @@ impl Failures<'_> {
     }
 
     /// The ids of a table's scopes, of parts that begin so, that answered 403 when they were last asked, since
-    /// `answered`, a query of an instant; and when they were, in microseconds.
-    fn forbidden_since(&self, table: &str, part: &str, answered: &str) -> Result<Vec<(i64, i64)>> {
+    /// `answered`, a query of an instant.
+    fn forbidden_since(&self, table: &str, part: &str, answered: &str) -> Result<Vec<i64>> {
         // Earlier versions kept the first time alone.
         sql::query(
             self.conn,
             &format!(
-                "SELECT id, epoch_us(coalesce(last_at, first_at)) FROM sync.failures \
-                 WHERE table_name = {} AND kind = '{}' AND starts_with(part, {}) \
+                "SELECT id FROM sync.failures WHERE table_name = {} AND kind = '{}' AND starts_with(part, {}) \
                    AND coalesce(last_at, first_at) > coalesce(({answered}), '-infinity'::TIMESTAMPTZ)",
                 sql::text(table),
                 FailureKind::of(Kind::Forbidden),
                 sql::text(part)
             ),
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            |row| row.get(0),
         )
     }
 
@@ -153,15 +159,6 @@ impl Failures<'_> {
 
     fn forget(&self, condition: &str) -> Result<()> {
         execute(self.conn, &format!("DELETE FROM sync.failures WHERE {condition}"), params![])
-    }
-
-    /// Whether the guard holds cases that a search lacks.
-    pub(crate) fn holds_cases(&self) -> Result<bool> {
-        let held = format!(
-            "SELECT count(*) FROM sync.failures WHERE kind = '{}' AND table_name IN ('cases', 'projects')",
-            FailureKind::Held
-        );
-        Ok(scalar_i64(self.conn, &held)? > 0)
     }
 
     /// The cases were listed, and the listing is believed.

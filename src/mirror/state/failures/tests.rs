@@ -1,6 +1,5 @@
 use super::super::State;
 use super::*;
-use crate::catalog::Catalog;
 use crate::mirror::RunLog;
 use crate::mirror::reports::fixture;
 
@@ -128,8 +127,7 @@ fn a_scope_that_answers_403_before_and_after_another_one_answered_is_forbidden_s
         let failure = Failure::new(FailureKind::of(Kind::Forbidden), "403");
         state.failures().fail(1, at(second), &scope, &failure).unwrap();
     };
-    let catalog = Catalog::load(None).unwrap();
-    let count = || state.failures().forbidden_scopes(catalog.get("notes").unwrap()).unwrap();
+    let count = || state.failures().forbidden_scopes("notes").unwrap();
     forbid(1, 1);
     assert_eq!(count(), 1);
     let read = format!(
@@ -148,28 +146,12 @@ fn a_scope_that_answers_403_before_and_after_another_one_answered_is_forbidden_s
 }
 
 #[test]
-fn the_ids_that_one_search_was_refused_for_are_one_among_those_that_speak_for_the_table() {
-    let conn = fixture::store(None, 2026..=2026);
-    let state = State::new(&conn);
-    let catalog = Catalog::load(None).unwrap();
-    let count = || state.failures().forbidden_scopes(catalog.get("cases").unwrap()).unwrap();
-    for (ids, second) in [(1..=100, 1), (101..=200, 2)] {
-        for id in ids {
-            let scope = ScopeId { table: "cases".to_owned(), id, part: String::new() };
-            let failure = Failure::new(FailureKind::of(Kind::Forbidden), "403");
-            state.failures().fail(1, at(second), &scope, &failure).unwrap();
-        }
-    }
-    assert_eq!(count(), 2);
-}
-
-#[test]
-fn a_listing_that_was_answered_between_two_403_is_refused_since_the_second() {
+fn a_search_that_was_answered_between_two_403_is_refused_since_the_second() {
     let conn = fixture::store(None, 2026..=2026);
     let state = State::new(&conn);
     let refused = |second| {
         state.failures().listing_refused(1, at(second), "projects", "403").unwrap();
-        state.failures().is_forbidden_since(&Failures::listing_of("projects"), at(10)).unwrap()
+        state.failures().search_is_refused_since("projects", at(10)).unwrap()
     };
     let answer = |second| {
         let row = format!(
@@ -184,6 +166,12 @@ fn a_listing_that_was_answered_between_two_403_is_refused_since_the_second() {
     assert!(refused(20), "and stands since then");
     answer(21);
     assert!(!refused(30));
+    // Asked by an id, it says the same.
+    let scope = ScopeId { table: "projects".to_owned(), id: 17, part: String::new() };
+    let failure = Failure::new(FailureKind::of(Kind::Forbidden), "403");
+    state.failures().fail(1, at(30), &scope, &failure).unwrap();
+    assert!(state.failures().search_is_refused_since("projects", at(30)).unwrap());
+    assert!(!state.failures().search_is_refused_since("projects", at(29)).unwrap());
     state.failures().listing_is_not_refused("projects").unwrap();
     assert!(!state.failures().has_failed(&Failures::listing_of("projects")).unwrap());
 }
