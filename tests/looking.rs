@@ -35,6 +35,8 @@ fn configure(world: &World, identifiers: &str, more: &str) {
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
     let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+    // Empty, and locked by whose turn it is to publish.
+    let files = files.filter(|entry| !entry.file_name().to_string_lossy().ends_with(".publishing"));
     files
         .map(|file| (file.file_name().into_string().unwrap(), std::fs::read(file.path()).unwrap()))
         .collect()
