@@ -35,11 +35,6 @@ struct Place {
 
 impl Place {
     async fn mirrored() -> Place {
-        Place::publishing("parquet = \"\"").await
-    }
-
-    /// The same with these settings of `[publish]`.
-    async fn publishing(publish: &str) -> Place {
         let options = sandbox::Options {
             cases: 4,
             gzip: false,
@@ -52,7 +47,7 @@ impl Place {
         let text = format!(
             "[source]\nbase_url = \"{}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
              search_delay = \"1s\"\n[limits]\nrequests_per_second = 2000\n\
-             [feed]\nledger = \"feed-calls\"\ncalls = 1000\nper = \"1s\"\n[publish]\n{publish}\n\
+             [feed]\nledger = \"feed-calls\"\ncalls = 1000\nper = \"1s\"\n[publish]\nparquet = \"\"\n\
              [journals]\nsince = \"{}-01\"\n",
             sandbox.base_url(),
             sandbox.client_id(),

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::sync::OwnedMutexGuard;
 
 use super::Session;
-use super::unpublished::{SHOWN_BY_DATABASE, Unpublished, Wanted, note_shown, shown_at};
+use super::unpublished::{SHOWN_BY_DATABASE, Unpublished, note_shown, shown_at};
 use super::uploading::{Uploading, Uploads, bucket_is_empty};
 use super::views::{self, Standing};
 use crate::config::{Config, ParquetRoot};
@@ -24,9 +24,9 @@ use crate::publish::{
 /// Which file was published as the database, by [`publish::identity`].
 pub(super) const PUBLISHED_FILE: &str = "published_file";
 
-/// What holds up the snapshots for longer is told as a place that cannot be written to is, and the file for analysts does not
-/// wait for it.
-pub(super) const LONGEST_TURN: Duration = Duration::from_secs(120);
+/// How long another process is waited for: by DuckDB's lock none has the store open beside one that writes to it, so that what
+/// holds the snapshots for longer is told as a place that cannot be written to.
+pub(super) const LONGEST_TURN: Duration = Duration::from_secs(2);
 
 /// What to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,14 +165,10 @@ impl Session {
             Forms::Database => None,
         };
         let _one = self.publishing.lock.lock().await;
-        let turn = self.turn(forms).await;
         // What was waited for, a backup of minutes say, is no work of this one.
         let began = Instant::now();
         let before = publish::identity(&self.config.publish.database);
-        let published = match turn {
-            Ok((wanted, turn)) => self.publish_in_turn(wanted, turn, when, alone).await,
-            Err(error) => Err(error),
-        };
+        let published = self.publish_as_asked(forms, when, alone).await;
         // What failed after the file was replaced does not keep it from anybody.
         let is_replaced = || {
             let now = publish::identity(&self.config.publish.database);
@@ -210,26 +206,9 @@ impl Session {
         }
     }
 
-    /// What is to be published, and the store's turn to publish snapshots where there are some, or why it does not come.
-    async fn turn(&self, forms: Forms) -> Result<(Wanted, Result<Option<Turn>>)> {
-        let conn = self.store.connection()?;
-        let wanted = self.wanted(&conn, forms)?;
-        if !wanted.with_parquet {
-            return Ok((wanted, Ok(None)));
-        }
-        let stop = self.begin_interruptible(&conn);
-        let (store, its_stop) = (self.store.path().to_owned(), stop.clone());
-        let turn = blocking(move || Turn::wait(&store, LONGEST_TURN, &its_stop)).await;
-        match self.end_interruptible(&stop, turn) {
-            Err(error) if !publish::is_of_the_place(&error) => Err(error),
-            turn => Ok((wanted, turn.map(Some))),
-        }
-    }
-
-    async fn publish_in_turn(
+    async fn publish_as_asked(
         &self,
-        wanted: Wanted,
-        turn: Result<Option<Turn>>,
+        forms: Forms,
         when: When,
         alone: Option<OwnedMutexGuard<()>>,
     ) -> Result<Option<(Published, Option<Uploading>)>> {
@@ -239,28 +218,25 @@ impl Session {
             Err(error) if error.kind() != Kind::Io => return Err(error),
             _ => {}
         }
-        let Some(Unpublished { conn, readable, info }) = self.unpublished(&wanted, when)? else {
+        let Some(unpublished) = self.unpublished(forms, when)? else {
             self.catch_up_views().await?;
             return Ok(None);
         };
-        let Wanted { with_parquet, erasure, erased, erased_snapshots } = wanted;
+        let Unpublished { conn, readable, info, with_parquet, erasure, erased, erased_snapshots } =
+            unpublished;
         let _step = self.progress.step_beside("publishing");
         failpoint::hit("before-publish");
         let stop = self.begin_interruptible(&conn);
         let started = Instant::now();
         let parquet = (with_parquet, erased_snapshots);
-        let mut made = match turn {
-            Ok(turn) => self.publish_now(conn, info.clone(), (parquet, turn), stop.clone()).await,
-            Err(error) => Err(error),
-        };
+        let mut made = self.publish_now(conn, info.clone(), parquet, stop.clone()).await;
         // A folder that cannot be written to keeps the file for analysts from nobody.
         if let Err(error) = &made
             && with_parquet
             && publish::is_of_the_place(error)
         {
             let conn = self.store.connection()?;
-            let without = ((false, false), None);
-            let without = self.publish_now(conn, info, without, stop.clone()).await;
+            let without = self.publish_now(conn, info, (false, false), stop.clone()).await;
             made = match (without, made) {
                 (Ok(published), Err(error)) => Ok(Made { upload: Some(Err(error)), ..published }),
                 (_, made) => made,
@@ -324,7 +300,7 @@ impl Session {
         &self,
         conn: Connection,
         info: SnapshotInfo,
-        ((with_parquet, erased), turn): ((bool, bool), Option<Turn>),
+        (with_parquet, erased): (bool, bool),
         stop: Stop,
     ) -> Result<Made> {
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
@@ -333,7 +309,10 @@ impl Session {
         let begun = {
             let (config, catalog) = (Arc::clone(&config), Arc::clone(&catalog));
             let (root, stop) = (root.clone(), stop.clone());
+            let path = self.store.path().to_owned();
             blocking(move || {
+                let turn = with_parquet.then(|| Turn::wait(&path, LONGEST_TURN, &stop));
+                let turn = turn.transpose()?;
                 let folder = config.publish.database.parent().unwrap_or(Path::new("."));
                 durable::make_shared_folder(folder)?;
                 // What was exported by hand has a name, too, and one of this publishing's own attempts.
@@ -449,16 +428,14 @@ mod tests {
         let listed = "INSERT INTO sync.meta VALUES ('listed_at', '2026-11-20T02:00:00Z')";
         session.store().connection().unwrap().execute_batch(listed).unwrap();
         let lag = || parquet_lag(&session.store().connection().unwrap(), session.config()).unwrap();
-        let wanted = session.wanted(&session.store().connection().unwrap(), Forms::Both).unwrap();
-        let held = Err(Error::new(Kind::Io, "another process has it"));
-        let here = session.publish_in_turn(wanted, held, When::Changed, None).await.unwrap();
-        let (published, uploading) = here.unwrap();
-        let here = Some(Here { published, uploading, began: Instant::now() });
+        let held = Turn::wait(session.store().path(), Duration::ZERO, &Stop::default()).unwrap();
+        let here = session.publish_here(Forms::Both, When::Changed).await.unwrap();
         assert!(publish::identity(&session.config().publish.database).unwrap().is_some());
         assert_eq!(lag(), None);
         let error = session.published(here).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Io);
-        assert!(lag().unwrap().error.contains("another process has it"));
+        assert!(lag().unwrap().error.contains("another process publishes snapshots"));
+        drop(held);
         session.publish(Forms::Both, When::Changed).await.unwrap().unwrap();
         assert_eq!(lag(), None);
     }

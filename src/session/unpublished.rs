@@ -39,10 +39,6 @@ pub(super) struct Unpublished {
     /// See [`State::readable_state`].
     pub(super) readable: String,
     pub(super) info: SnapshotInfo,
-}
-
-/// What a publishing consists of.
-pub(super) struct Wanted {
     pub(super) with_parquet: bool,
     /// The last erasure before it ([`last_erasure`]).
     pub(super) erasure: String,
@@ -102,11 +98,18 @@ impl Session {
         State::new(&self.store.connection()?).standings().are_listed()
     }
 
-    /// What a publishing of these forms consists of.
-    pub(super) fn wanted(&self, conn: &Connection, forms: Forms) -> Result<Wanted> {
+    /// What there is to publish, if anything.
+    pub(super) fn unpublished(&self, forms: Forms, when: When) -> Result<Option<Unpublished>> {
+        let conn = self.store.connection()?;
+        let state = State::new(&conn);
         // Before the rest: what is erased from here on is for the next publishing.
-        let erasure = last_erasure(conn)?;
-        let erased = Residue::Published.is_in(conn)?;
+        let erasure = last_erasure(&conn)?;
+        let readable = state.readable_state()?;
+        let Some(info) = snapshot_info(&conn, &self.catalog, &readable, &erasure)? else {
+            tracing::debug!("{NOTHING_LISTED}");
+            return Ok(None);
+        };
+        let erased = Residue::Published.is_in(&conn)?;
         // To a bucket nothing goes but at its own pace: it may be out of reach.
         let is_in_reach = match &self.root {
             None => false,
@@ -114,31 +117,26 @@ impl Session {
             Some(Root::Bucket(_)) => forms == Forms::Both,
         };
         let holds_erased = match &self.root {
-            Some(root) => holds_erased(conn, &root.address())?,
+            Some(root) => holds_erased(&conn, &root.address())?,
             None => false,
         };
         let erased_snapshots = holds_erased && is_in_reach;
         let with_parquet = erased_snapshots || (forms == Forms::Both && self.root.is_some());
-        Ok(Wanted { with_parquet, erasure, erased, erased_snapshots })
-    }
-
-    /// What there is to publish, if anything.
-    pub(super) fn unpublished(&self, wanted: &Wanted, when: When) -> Result<Option<Unpublished>> {
-        let Wanted { with_parquet, ref erasure, erased, erased_snapshots } = *wanted;
-        let conn = self.store.connection()?;
-        let state = State::new(&conn);
-        let readable = state.readable_state()?;
-        let Some(info) = snapshot_info(&conn, &self.catalog, &readable, erasure)? else {
-            tracing::debug!("{NOTHING_LISTED}");
-            return Ok(None);
-        };
         let shown = !(erased || erased_snapshots)
             && self.database_shows(&state, &readable)?
             && (!with_parquet || self.parquet_shows(&state, &readable)?);
         if shown && when == When::Changed {
             return Ok(None);
         }
-        Ok(Some(Unpublished { conn, readable, info }))
+        Ok(Some(Unpublished {
+            conn,
+            readable,
+            info,
+            with_parquet,
+            erasure,
+            erased,
+            erased_snapshots,
+        }))
     }
 
     /// As [`stay_in_snapshots`].

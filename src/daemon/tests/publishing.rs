@@ -1,10 +1,9 @@
 //! Publishing that waits for something else first.
 
 use std::pin::pin;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Place;
-use crate::publish::{Stop, Turn};
 use crate::session::{Forms, When};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -16,19 +15,6 @@ async fn a_backup_that_is_waited_for_is_no_part_of_publishing() {
     assert!(futures::poll!(&mut publishing).is_pending());
     let waiting = Instant::now();
     backup.await.unwrap();
-    let began = publishing.await.unwrap().unwrap().began;
-    assert!(began >= waiting, "the wait is taken for work");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn another_process_that_is_waited_for_is_no_part_of_publishing() {
-    let place = Place::publishing("parquet = \"parquet\"").await;
-    let (store, longest) = (place.session.store().path(), Duration::ZERO);
-    let turn = Turn::wait(store, longest, &Stop::default()).unwrap();
-    let mut publishing = pin!(place.session.publish_here(Forms::Both, When::Always));
-    assert!(futures::poll!(&mut publishing).is_pending());
-    let waiting = Instant::now();
-    drop(turn);
     let began = publishing.await.unwrap().unwrap().began;
     assert!(began >= waiting, "the wait is taken for work");
 }

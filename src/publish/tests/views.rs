@@ -172,7 +172,13 @@ fn the_views_change_in_place_when_a_table_does() {
     assert_eq!(world.export(T2).unwrap().views, Some(ViewsWritten::Unchanged));
     assert_eq!(
         names(world.dir.path()),
-        ["parquet", "the store.duckdb", "the store.duckdb.wal", "views.duckdb"]
+        [
+            "parquet",
+            "the store.duckdb",
+            "the store.duckdb.publishing",
+            "the store.duckdb.wal",
+            "views.duckdb"
+        ]
     );
 }
 
