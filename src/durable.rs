@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +39,19 @@ pub(crate) fn create_private(path: &Path) -> Result<File> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     options.open(path).map_err(|e| error::io("write", path, e))
+}
+
+/// Lets those who may read and write `like`, where there is one, do the same with a new file that belongs to it.
+pub(crate) fn share_as(file: &File, like: &Path) {
+    let Ok(like) = fs::metadata(like) else { return };
+    // Only root may give a file away; others give it to a group of theirs.
+    let _ = fchown(file, Some(like.uid()), None);
+    let has_group = fchown(file, None, Some(like.gid())).is_ok();
+    let mode = like.mode() & 0o666;
+    // Another group gets what everybody has.
+    let mode = if has_group { mode } else { (mode & 0o606) | ((mode & 0o006) << 3) };
+    // Where the file system has no modes it stays as it is.
+    let _ = file.set_permissions(fs::Permissions::from_mode(mode));
 }
 
 /// Makes a folder that is its owner's alone, with those above it that are missing; one that is there stays

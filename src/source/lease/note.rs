@@ -1,9 +1,9 @@
 //! What a machine remembers of the lease, beside the ledger: its own name, and whether it may go on alone while the
 //! register cannot be reached; and whether other processes of it hold the lease too.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -169,23 +169,9 @@ fn open_users(users: &Path) -> Result<File> {
         .open(users)
         .map_err(|e| error::io("open", users, e))?;
     if is_new {
-        share(&file, users);
+        durable::share_as(&file, &users.with_extension(""));
     }
     Ok(file)
-}
-
-/// Lets those who may read and write the ledger do the same with a new file beside it.
-fn share(file: &File, beside: &Path) {
-    // Without its suffix.
-    let Ok(ledger) = fs::metadata(beside.with_extension("")) else { return };
-    // Only root may give a file away; others give it to a group of theirs.
-    let _ = fchown(file, Some(ledger.uid()), None);
-    let has_group = fchown(file, None, Some(ledger.gid())).is_ok();
-    let mode = ledger.mode() & 0o666;
-    // Another group gets what everybody has.
-    let mode = if has_group { mode } else { (mode & 0o606) | ((mode & 0o006) << 3) };
-    // Where the file system has no modes it stays as it is.
-    let _ = file.set_permissions(Permissions::from_mode(mode));
 }
 
 /// What tells a file from its copies: its number, and when that was given to it, where the file system says so. Not the
@@ -213,7 +199,7 @@ fn write(path: &Path, content: &Content) -> Result<()> {
     let replacement = Replacement::of(path)?;
     let mut file = durable::create_private(replacement.path())?;
     file.write_all(&text).map_err(failed)?;
-    share(&file, path);
+    durable::share_as(&file, &path.with_extension(""));
     replacement.finish(Access::AsCreated)
 }
 
@@ -226,6 +212,9 @@ pub(super) fn name_of_this_process() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
