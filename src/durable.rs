@@ -27,6 +27,8 @@ const MARK: &str = ".tmp-";
 pub(crate) enum Access {
     /// 0444: everybody reads, nobody writes. Clients of a published file stay readers.
     ReadOnly,
+    /// 0755: a folder that others may look into.
+    SharedFolder,
     /// As it was created; for folders and links.
     AsCreated,
 }
@@ -71,9 +73,7 @@ pub(crate) fn make_shared_folder(folder: &Path) -> Result<()> {
     let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
     for above in missing.into_iter().rev() {
         match fs::create_dir(above) {
-            Ok(()) => {
-                fs::set_permissions(above, fs::Permissions::from_mode(0o755)).map_err(failed)?
-            }
+            Ok(()) => share_folder(above)?,
             // Another process was faster.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && above.is_dir() => {}
             Err(e) => return Err(failed(e)),
@@ -114,15 +114,19 @@ impl Replacement {
         &self.temporary
     }
 
-    /// Makes it a folder that others may look into. While the file is open, no other process takes it for what one left
-    /// unfinished, whatever else it knows of this one; `None` where the file system knows no locks.
+    /// Makes it a folder, its owner's alone: who may look into one may lock it. While the file is open, no other process takes
+    /// it for what one left unfinished, whatever else it knows of this one; `None` where the file system knows no locks.
     ///
     /// # Errors
     /// `Io`, `DiskFull`.
     pub(crate) fn make_folder(&self) -> Result<Option<File>> {
         let path = self.path();
-        make_shared_folder(path)?;
-        let held = hold(path).map_err(|e| error::io("lock", path, e))?;
+        make_private_folder(path).map_err(|e| error::io("create the folder", path, e))?;
+        let held = match hold(path) {
+            // Whoever holds it keeps it from the others too.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => None,
+            held => held.map_err(|e| error::io("lock", path, e))?,
+        };
         // Another process may have come in between.
         fs::metadata(path).map_err(|e| error::io("look at", path, e))?;
         Ok(held)
@@ -139,8 +143,10 @@ impl Replacement {
     /// # Errors
     /// `Kind::DiskFull` or `Kind::Io`, and the target is as it was.
     pub(crate) fn finish(mut self, access: Access) -> Result<()> {
-        if access == Access::ReadOnly {
-            read_only(&self.temporary)?;
+        match access {
+            Access::ReadOnly => read_only(&self.temporary)?,
+            Access::SharedFolder => share_folder(&self.temporary)?,
+            Access::AsCreated => {}
         }
         sync_all(&self.temporary)?;
         let renamed = rename(&self.temporary, &self.target);
@@ -233,6 +239,12 @@ pub(crate) fn read_only(path: &Path) -> Result<()> {
         .map_err(|e| error::io("set the mode of", path, e))
 }
 
+/// Sets mode 0755.
+fn share_folder(path: &Path) -> Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .map_err(|e| error::io("set the mode of", path, e))
+}
+
 /// Removes what earlier processes left unfinished for this target.
 ///
 /// # Errors
@@ -299,7 +311,10 @@ fn remove_stale(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<()> {
             let is_folder = entry.file_type().is_ok_and(|found| found.is_dir());
             // Of another store's that was told to publish to the same place nothing else is known.
             let _held = match is_folder.then(|| hold(&entry.path())) {
-                Some(Err(e)) if e.kind() == io::ErrorKind::WouldBlock => continue,
+                Some(Err(e)) if e.kind() == io::ErrorKind::WouldBlock => {
+                    tracing::info!(path = %entry.path().display(), "it stays: another process writes it, or has locked it");
+                    continue;
+                }
                 held => held,
             };
             tracing::info!(path = %entry.path().display(), "removing what an earlier run left unfinished");

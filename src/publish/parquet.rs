@@ -181,7 +181,7 @@ impl<'a> Export<'a> {
         durable::read_only(&folder.path().join(manifest::FILE_NAME))?;
         let path = folder.target().to_owned();
         failpoint::hit("snapshot-written");
-        folder.finish(Access::AsCreated)?;
+        folder.finish(Access::SharedFolder)?;
         drop(held);
         failpoint::hit("snapshot-placed");
         let id = &manifest.snapshot_id;

@@ -1,6 +1,10 @@
 //! What happens while one file of a snapshot is being written.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::*;
 
@@ -71,6 +75,24 @@ fn a_snapshot_with_a_file_that_is_not_what_was_written_does_not_count() {
     assert_nothing_new(&world);
     world.conn.execute_batch("DROP VIEW report.closings").unwrap();
     world.publish("2026-11-20T02:30:00Z").unwrap();
+}
+
+#[test]
+fn the_folder_of_a_snapshot_is_held_and_out_of_reach_of_readers_until_it_is_whole() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    let snapshots = world.parquet().join("snapshots");
+    let mode =
+        |name: &str| fs::metadata(snapshots.join(name)).unwrap().permissions().mode() & 0o777;
+    publish_while_written(&world, &Stop::default(), || {
+        let name = names(&snapshots).into_iter().find(|name| name.starts_with('.')).unwrap();
+        let folder = fs::File::open(snapshots.join(&name)).unwrap();
+        let held = flock(&folder, FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(held, Err(Errno::WOULDBLOCK), "another store may take it for left");
+        assert_eq!(mode(&name), 0o700);
+    })
+    .unwrap();
+    assert_eq!(mode("2026-11-20T021500Z"), 0o755);
 }
 
 #[test]
