@@ -18,10 +18,9 @@ pub(crate) async fn execute(session: &Session, out: &Printer) -> Result<u8> {
         forecast::forecast(&conn, session.config(), session.catalog(), Timestamp::now())
     })?;
     let mut text = text(&forecast, session.config());
-    if let Some(why) = held {
+    for why in held {
         text.push_str(&format!(
-            "Not counted yet, because the change feeds could not be asked now: what has changed since they were read \
-             ({}).\n",
+            "Not counted yet: what has changed since then, as {}\n",
             why.chain()
         ));
     }
