@@ -354,6 +354,7 @@ struct Hooked {
 /// What webhooks told before the last end is taken up; where they are taken, an address that somebody has chosen
 /// must be free.
 async fn hooks_of(session: &Arc<Session>) -> Result<Option<Hooked>> {
+    session.forget_subscribing().await?;
     let left = session.take_left_hints().await?;
     let Some(address) = session.config().serve.webhooks else { return Ok(None) };
     let bound = http::Bound::to(address, "serve.webhooks").await?;

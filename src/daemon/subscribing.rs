@@ -104,3 +104,28 @@ fn say(aligned: &Aligned) {
         tracing::info!(made, repaired, removed, failed, "webhook subscriptions were changed");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::daemon::hooks_of;
+    use crate::mirror::{PublishLag, PublishPlace};
+    use crate::session::fixture::opened;
+
+    #[tokio::test]
+    async fn what_failed_is_forgotten_by_a_start_without_the_setting() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = "https://mirror.example.com/";
+        let wanted = format!("[serve]\nwebhooks = \"127.0.0.1:0\"\npublic_url = \"{address}\"\n");
+        for (settings, stays) in [(wanted.as_str(), true), ("", false)] {
+            let session = Arc::new(opened(folder.path(), settings));
+            let conn = session.store().connection().unwrap();
+            let place = PublishPlace::Subscriptions;
+            PublishLag::note(&conn, place, address, "no".to_owned(), Timestamp::now()).unwrap();
+            hooks_of(&session).await.unwrap();
+            assert_eq!(PublishLag::of(&conn, place, address).unwrap().is_some(), stays);
+        }
+    }
+}

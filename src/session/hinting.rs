@@ -77,6 +77,17 @@ impl Session {
         }
     }
 
+    /// Where `serve.public_url` is not set any more, nothing fails that it wanted.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn forget_subscribing(&self) -> Result<()> {
+        if self.config.serve.public_url.is_some() {
+            return Ok(());
+        }
+        self.writer.run(|conn| PublishLag::is_over(conn, PublishPlace::Subscriptions)).await
+    }
+
     /// Opens the queue of what webhooks tell.
     ///
     /// # Errors
