@@ -35,6 +35,14 @@ pub(crate) struct Line {
     pub(crate) calls: u64,
 }
 
+/// What has never been read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Unread {
+    pub(crate) table: String,
+    /// Of so many cases; `None`: at all.
+    pub(crate) cases: Option<u64>,
+}
+
 /// All calls of the next `sync`, beside the token.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Forecast {
@@ -45,8 +53,8 @@ pub(crate) struct Forecast {
     pub(crate) waiting: u64,
     /// There may be cases that are known only when they have been listed.
     pub(crate) unlisted: bool,
-    /// By the table that has to be read first: the tables whose calls its rows decide.
-    pub(crate) uncounted: BTreeMap<String, Vec<String>>,
+    /// By what has to be read first: the tables whose calls its rows decide.
+    pub(crate) uncounted: BTreeMap<Unread, Vec<String>>,
 }
 
 impl Forecast {
@@ -167,33 +175,37 @@ impl Forecaster<'_> {
         Ok(all)
     }
 
-    /// The table whose rows decide what is called for this one, where it, or what is in it of some cases, has never been read.
+    /// The table whose rows decide what is called for this one, where they have never been read.
     fn unread_source(
         &self,
         resource: &Resource,
         unlisted: bool,
         cases: &Cases,
-    ) -> Result<Option<String>> {
+    ) -> Result<Option<Unread>> {
+        let whole = |table: &str| Unread { table: table.to_owned(), cases: None };
         let state = State::new(self.conn);
         let source = match &resource.group {
             Group::ForEach(each) => each.table.as_str(),
             Group::Journal(_) if self.config.journals.ids.is_empty() => OFFICES,
             Group::Case if resource.lookup.is_some() && unlisted => {
-                return Ok(Some(Place::Cases.table().to_owned()));
+                return Ok(Some(whole(Place::Cases.table())));
             }
             Group::Case => {
                 // Only the value that its row has says whether a case is asked for.
-                let decides = |table: &str| {
-                    let is_read = self.active.iter().any(|read| read.table == table);
-                    is_read && (unlisted || cases.unread.get(table).is_some_and(|n| *n > 0))
-                };
                 let source = resource.condition.as_ref().map(|condition| &condition.table);
-                return Ok(source.filter(|table| decides(table)).cloned());
+                let is_read = |table: &&String| self.active.iter().any(|r| r.table == **table);
+                let of_cases = |table: &String| {
+                    let count = cases.unread.get(table)?;
+                    Some(Unread { cases: Some(*count), ..whole(table) })
+                };
+                return Ok(source.filter(is_read).and_then(|table| {
+                    if unlisted { Some(whole(table)) } else { of_cases(table) }
+                }));
             }
             _ => return Ok(None),
         };
         let never = state.scopes().why_list_is_stale(source)?.is_some_and(|(_, never)| never);
-        Ok(never.then(|| source.to_owned()))
+        Ok(never.then(|| whole(source)))
     }
 
     /// A poll; another one where a verify is due, which follows what has changed while it asked; and

@@ -8,7 +8,7 @@ use super::output;
 use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::Result;
-use crate::forecast::{self, Forecast};
+use crate::forecast::{self, Forecast, Unread};
 use crate::session::Session;
 
 pub(crate) async fn execute(session: &Session, out: &Printer) -> Result<u8> {
@@ -70,9 +70,14 @@ fn text(forecast: &Forecast, config: &Config) -> String {
             "Not counted yet: cases that did not change for a year, because no listing has been read.\n",
         );
     }
-    for (source, tables) in &forecast.uncounted {
+    for (Unread { table, cases }, tables) in &forecast.uncounted {
+        let of = match cases {
+            Some(1) => " of 1 case".to_owned(),
+            Some(cases) => format!(" of {cases} cases"),
+            None => String::new(),
+        };
         text.push_str(&format!(
-            "Not counted yet, because {source} has not been read: {}\n",
+            "Not counted yet, because {table} has not been read{of}: {}\n",
             tables.join(", ")
         ));
     }
