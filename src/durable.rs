@@ -485,4 +485,16 @@ mod tests {
         remove_stale_in(dir.path()).unwrap();
         assert_eq!(names(dir.path()), [kept, "x.duckdb.tmp-user".into()]);
     }
+
+    #[test]
+    fn a_folder_that_somebody_else_holds_can_be_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = Replacement::of(&dir.path().join("one")).unwrap();
+        fs::create_dir(new.path()).unwrap();
+        let _held = hold(new.path()).unwrap().unwrap();
+        assert!(new.make_folder().unwrap().is_none());
+        new.finish(Access::SharedFolder).unwrap();
+        let mode = fs::metadata(dir.path().join("one")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755);
+    }
 }

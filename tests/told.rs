@@ -2,6 +2,7 @@
 
 use casemirror::catalog::Catalog;
 use casemirror::sandbox::{Act, Facet, Fault, Rule};
+use duckdb::Connection;
 
 use crate::support::follow::{UNTHROTTLED, assert_status, calls, change, shown_cases, unthrottled};
 use crate::support::{World, one, shown};
@@ -119,10 +120,60 @@ fn a_plan_on_a_new_store_names_what_it_cannot_count() {
     let said = shown(&world.run(&["plan"]));
     let sources = said.lines().filter_map(|line| line.strip_prefix("Not counted yet, because "));
     let of_cases: Vec<&str> = sources.filter(|line| line.contains("dynamic")).collect();
-    assert_eq!(of_cases, ["dynamic_sale_text_use has not been read: dynamic_sale_texts"], "{said}");
+    let of_six = "dynamic_sale_text_use has not been read of 6 cases: dynamic_sale_texts";
+    assert_eq!(of_cases, [of_six], "{said}");
     world.sync();
     let output = world.run(&["plan"]);
     assert!(!shown(&output).contains("Not counted yet"), "{}", shown(&output));
+}
+
+#[test]
+fn a_feed_that_is_held_keeps_no_other_from_being_asked_for_a_plan() {
+    let world = World::unthrottled(6);
+    world.sync();
+    world.sandbox.reset_stats();
+    let feed = "/api/Integrations/RecentlyModified/";
+    let refused = Fault::Refuse { status: 408, headers: [].into(), body: String::new() };
+    world.sandbox.fault(Rule {
+        method: Some("GET".to_owned()),
+        path: format!("{feed}Cases"),
+        query: None,
+        nth: 1,
+        count: None,
+        fault: refused,
+    });
+    let output = world.run(&["plan"]);
+    assert_status(&output, 0);
+    let said = shown(&output);
+    let held: Vec<&str> = said.lines().filter(|line| line.contains("has changed since")).collect();
+    assert_eq!(held.len(), 1, "{said}");
+    assert!(held[0].contains("the change feed (cases) cannot be read"), "{said}");
+    let asked = calls(&world);
+    assert!(asked.keys().any(|call| call.contains(&format!("{feed}Contacts"))), "{asked:?}");
+}
+
+/// What another tenant's feeds say must not be kept.
+#[test]
+fn a_plan_ends_where_it_cannot_be_asked_whose_the_feeds_are() {
+    let world = World::unthrottled(6);
+    world.sync();
+    world.sandbox.reset_stats();
+    let other = "UPDATE sync.meta SET value = 'other credentials' WHERE key = 'origin'";
+    Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(other).unwrap();
+    world.sandbox.fault(Rule {
+        method: Some("GET".to_owned()),
+        path: "/api/User".to_owned(),
+        query: None,
+        nth: 1,
+        count: None,
+        fault: Fault::Refuse {
+            status: 429,
+            headers: [("Retry-After".to_owned(), "3600".to_owned())].into(),
+            body: String::new(),
+        },
+    });
+    assert_status(&world.run(&["plan"]), 1);
+    assert_eq!(world.sandbox.stats().feed.calls, 0);
 }
 
 #[test]
