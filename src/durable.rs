@@ -494,7 +494,5 @@ mod tests {
         let _held = hold(new.path()).unwrap().unwrap();
         assert!(new.make_folder().unwrap().is_none());
         new.finish(Access::SharedFolder).unwrap();
-        let mode = fs::metadata(dir.path().join("one")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o755);
     }
 }
