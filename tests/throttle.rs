@@ -170,7 +170,8 @@ fn a_refusal_is_remembered_by_the_next_process() {
     let said = String::from_utf8_lossy(&planned.stdout).into_owned();
     assert!(said.contains("in all"), "{said}");
     for feed in ["cases", "contacts"] {
-        let why = format!("changed since then, as the change feed ({feed}) cannot be read: ");
+        let why =
+            format!("changed since the last poll, as the change feed ({feed}) cannot be read: ");
         assert!(said.contains(&why), "{said}");
     }
     assert_eq!(world.sandbox.stats().feed.calls, 1, "plan asked within the hour");

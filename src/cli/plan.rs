@@ -20,7 +20,7 @@ pub(crate) async fn execute(session: &Session, out: &Printer) -> Result<u8> {
     let mut text = text(&forecast, session.config());
     for why in held {
         text.push_str(&format!(
-            "Not counted yet: what has changed since then, as {}\n",
+            "Not counted yet: what has changed since the last poll, as {}\n",
             why.chain()
         ));
     }
