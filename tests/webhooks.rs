@@ -241,7 +241,7 @@ fn what_no_date_announces_is_read_because_a_webhook_names_it() {
     });
     let made = calls(&world);
     for call in [&roles, &accounts, &"GET /api/Offices".to_owned()] {
-        assert_eq!(made.get(call), Some(&1), "{call}: {made:?}");
+        assert_eq!(made.get(call), Some(&1), "{call}: {made:?}\n{}", daemon.log());
     }
     let count = |what: &str| made.keys().filter(|call| call.contains(what)).count();
     assert_eq!(
