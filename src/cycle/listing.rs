@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::fetch::Fetcher;
@@ -96,12 +97,7 @@ impl<'c, 'r> Listing<'c, 'r> {
         }
         if self.places.is_empty() {
             // No search is read, and nothing is said about any case.
-            run.write(|conn| {
-                let state = State::new(conn);
-                state.suspects().note_held(false)?;
-                state.failures().listing_is_well()
-            })
-            .await?;
+            self.is_well(Some(Timestamp::now())).await?;
             return Ok(true);
         }
         // A case is a suspect when both searches lack it. A record without a usable key may be any case.
@@ -120,17 +116,22 @@ impl<'c, 'r> Listing<'c, 'r> {
         }
         self.fetcher.answers.flush().await?;
         if !held {
-            run.write(move |conn| {
-                let state = State::new(conn);
-                if proof {
-                    state.suspects().note_held(false)?;
-                }
-                state.failures().listing_is_well()
-            })
-            .await?;
+            self.is_well(proof.then_some(asked.sent_at)).await?;
         }
         // What the guard held is looked at again in the next run.
         Ok(!held)
+    }
+
+    /// Keeps that the cases were listed, and that nothing which was held before `nothing_held_since` is held any more.
+    async fn is_well(&self, nothing_held_since: Option<Timestamp>) -> Result<()> {
+        let well = move |conn: &Connection| {
+            let state = State::new(conn);
+            if let Some(since) = nothing_held_since {
+                state.suspects().let_go(since)?;
+            }
+            state.failures().listing_is_well()
+        };
+        self.fetcher.run.write(well).await
     }
 
     /// Keeps that the cases were not listed, or not believed to be, until they are.
@@ -248,8 +249,7 @@ impl<'c, 'r> Listing<'c, 'r> {
                 left_of_late(of_late)
             );
             self.failed(FailureKind::Held, &why).await?;
-            self.fetcher.answers.holds_cases = true;
-            run.write(|conn| State::new(conn).suspects().note_held(true)).await?;
+            self.fetcher.answers.suspects().note_held().await?;
             return Ok((Vec::new(), true));
         }
         // Whether those that are hidden still exist is asked too; they can leave no search row.

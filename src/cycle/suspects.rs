@@ -77,13 +77,18 @@ impl Suspects<'_, '_> {
              them (if they are really gone, run `casemirror sync --allow-removals`)",
             left_of_late(of_late)
         ));
-        self.answers.holds_cases = true;
-        run.write(|conn| State::new(conn).suspects().note_held(true)).await?;
+        self.note_held().await?;
         let why = "no search shows the case, nor many others: reconcile.max_removed holds it";
         for id in unknown {
             self.note(*id, FailureKind::Held, why).await?;
         }
         Ok(true)
+    }
+
+    /// Notes that the guard holds cases: what hangs on them is held too.
+    pub(crate) async fn note_held(&mut self) -> Result<()> {
+        self.answers.holds_cases = true;
+        self.answers.run.write(|conn| State::new(conn).suspects().hold(Timestamp::now())).await
     }
 
     /// Notes why nothing was decided about a case that no search shows: it is looked for again after a

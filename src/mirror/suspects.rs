@@ -22,7 +22,7 @@ use crate::scope::{FailureKind, FeedName, FetchStatus, ScopeId, Standing};
 use crate::sql::{self, db, instant, query};
 use crate::ticks::Ticks;
 
-/// Key of `sync.meta`: the guard holds cases that a search lacks.
+/// Key of `sync.meta`: when the guard last held cases that a search lacks.
 const CASES_ARE_HELD: &str = "cases_are_held";
 
 /// What became of a case that no search shows.
@@ -93,16 +93,23 @@ impl Suspects<'_> {
         ))
     }
 
-    /// Whether the guard has held cases that a search lacks, since a complete listing lacked none that it holds. A failure
-    /// does not tell it: another one takes its place.
+    /// Whether the guard holds cases that a search lacks. A failure does not tell it: another one takes its place.
     pub(crate) fn are_held(&self) -> Result<bool> {
         Ok(State::new(self.conn).meta(CASES_ARE_HELD)?.is_some_and(|held| !held.is_empty()))
     }
 
-    /// Notes whether it does.
-    pub(crate) fn note_held(&self, held: bool) -> Result<()> {
-        if held != self.are_held()? {
-            State::new(self.conn).set_meta(CASES_ARE_HELD, if held { "held" } else { "" })?;
+    /// It does.
+    pub(crate) fn hold(&self, now: Timestamp) -> Result<()> {
+        State::new(self.conn).set_meta(CASES_ARE_HELD, &now.to_string())
+    }
+
+    /// A listing that began at `since` lacked none that it holds. It says nothing of those that were held since then, by
+    /// searches for their ids.
+    pub(crate) fn let_go(&self, since: Timestamp) -> Result<()> {
+        let state = State::new(self.conn);
+        let held = state.meta(CASES_ARE_HELD)?.and_then(|at| at.parse::<Timestamp>().ok());
+        if held.is_some_and(|held| held <= since) {
+            state.set_meta(CASES_ARE_HELD, "")?;
         }
         Ok(())
     }
@@ -410,6 +417,18 @@ mod tests {
         // As a listing that took longer.
         assert!(matches!(suspect(30, 40), SuspectStep::Waiting));
         assert!(matches!(suspect(31, 41), SuspectStep::Hidden(_)));
+    }
+
+    #[test]
+    fn a_listing_lets_go_of_what_was_held_before_it_began() {
+        let conn = fixture::store(None, 2026..=2026);
+        let suspects = State::new(&conn).suspects();
+        assert!(!suspects.are_held().unwrap());
+        suspects.hold(at(5)).unwrap();
+        suspects.let_go(at(4)).unwrap();
+        assert!(suspects.are_held().unwrap(), "it was held while the cases were listed");
+        suspects.let_go(at(6)).unwrap();
+        assert!(!suspects.are_held().unwrap());
     }
 
     #[test]

@@ -108,8 +108,7 @@ pub fn begin(
     Ok(Snapshot { id, info, found, turn })
 }
 
-/// Makes a folder ready. Whose it is was looked at before it was waited for; and what is not kept any more goes before there
-/// is need for its room.
+/// Makes a folder ready, where it is this store's: what is not kept any more goes before there is need for its room.
 fn prepare(root: &Path, target: &ParquetTarget<'_>, info: &SnapshotInfo) -> Result<()> {
     owner::check_folder(root, &info.store_id)?;
     snapshots::prepare(root)?;
