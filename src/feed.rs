@@ -1,8 +1,9 @@
 //! The change feeds: what was modified recently becomes what was *seen*.
 //!
 //! A poll asks for everything from its lower bound on, page by page in the order of `ModifiedDate`,
-//! and commits each page with its cursor; the bound moves when the poll is complete. Asking again
-//! from behind the last poll costs rows, not changes: a case seen with the same dates is not written.
+//! and commits each with its cursor, those that come during a commit together; the bound moves when the
+//! poll is complete. Asking again from behind the last poll costs rows, not changes: a case seen with the
+//! same dates is not written.
 //! How the bound is chosen is described at [`next_bound`].
 //!
 //! No row is passed over. A date that cannot be read is a state of its own and makes the case stale;
@@ -10,6 +11,7 @@
 //! open rejects of `sync.seen` (`sync.seen_contacts`) until the row can be read.
 
 mod clock;
+mod commits;
 mod memory;
 mod page;
 mod reading;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Feed;
 use super::clock::Usual;
+use super::commits::Commits;
 use super::memory::{Committed, Memory, PagePlace, Recalled, SeenPage};
 use super::page::{FeedRow, FeedRows, expected, id_field};
 use super::walk::{Ask, Walk};
@@ -100,19 +101,12 @@ impl<'a, M: Memory> Reading<'a, M> {
         let mut top =
             self.state.page_size.and_then(|size| u32::try_from(size).ok()).unwrap_or(LARGEST_PAGE);
         let mut accepted = false;
-        let mut came: Option<SeenPage> = None;
+        // Pages are committed while the next ones are asked for.
+        let mut commits = Commits::new(&self.feed.memory);
         while let Some(ask) = walk.next_ask() {
             let query = if by_date { self.odata_query(ask, top) } else { self.plain_query(ask) };
-            // A page is committed while the next one is asked for.
-            let memory = &self.feed.memory;
-            let (committed, page) = match came.take() {
-                Some(page) => {
-                    let (committed, page) = tokio::join!(memory.commit(page), self.call(query));
-                    (Some(committed), page)
-                }
-                None => (None, self.call(query).await),
-            };
-            committed.transpose()?.into_iter().for_each(|committed| self.committed(committed));
+            let page = commits.beside(self.call(query)).await?;
+            self.committed(&mut commits);
             let page = match page {
                 Ok(page) => page,
                 Err(error) => {
@@ -124,7 +118,10 @@ impl<'a, M: Memory> Reading<'a, M> {
                         Some(400 | 422 | 501) if matches!(ask, Ask::Ties { .. }) => {
                             walk.filter_is_refused();
                         }
-                        _ => return Err(error),
+                        _ => {
+                            commits.finish().await?;
+                            return Err(error);
+                        }
                     }
                     continue;
                 }
@@ -138,12 +135,12 @@ impl<'a, M: Memory> Reading<'a, M> {
                 walk.take(ask, &page, usize::MAX, self.latest);
             }
             let page = self.seen_page(ask, page, walk.cursor());
+            commits.add(page).await?;
             if walk.next_ask().is_some() && walk.passes() <= MOST_PASSES && !walk.lacks_counted() {
-                came = Some(page);
                 continue;
             }
-            let committed = self.feed.memory.commit(page).await?;
-            self.committed(committed);
+            commits.finish().await?;
+            self.committed(&mut commits);
             if walk.lacks_counted() {
                 let text = format!(
                     "{}: fewer rows came than Count tells of; the list cannot be read completely",
@@ -253,8 +250,7 @@ impl<'a, M: Memory> Reading<'a, M> {
         }
     }
 
-    /// What a page says, what of it cannot be read, and how far a poll has come with it. The page before
-    /// is committed.
+    /// What a page says, what of it cannot be read, and how far a poll has come with it.
     fn seen_page(&mut self, ask: Ask, page: FeedRows, cursor: Ticks) -> SeenPage {
         let in_order = self.feed.settings.style == FeedStyle::Odata && page.is_in_order();
         let lower = match ask {
@@ -289,11 +285,13 @@ impl<'a, M: Memory> Reading<'a, M> {
         }
     }
 
-    fn committed(&mut self, committed: Committed) {
-        let Committed { moved, low_watermark } = committed;
-        self.moved += moved;
-        self.low_watermark = low_watermark;
-        failpoint::hit("feed-page-committed");
+    fn committed(&mut self, commits: &mut Commits<'_, M>) {
+        for Committed { moved, low_watermark } in commits.take_done() {
+            self.moved += moved;
+            // Pages behind it may have come by now, and know of more.
+            self.low_watermark = low_watermark.into_iter().chain(self.low_watermark).min();
+            failpoint::hit("feed-page-committed");
+        }
     }
 
     /// At the end of a reading that met no unidentified record, what an earlier one noted is over.
