@@ -22,6 +22,9 @@ const COPIED: [&str; 4] = ["meta", "feeds", "failures", "fetched_marks"];
 /// What statuses are kept in, case by case: a date that cannot be read, or a gap, changes them.
 const FETCHED: [&str; 2] = ["fetched_scopes", "fetched_cases"];
 
+/// Ids that one statement names: of hundreds of thousands it would be megabytes.
+const BROUGHT_AT_ONCE: usize = 5_000;
+
 /// What there is to do about such a database.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Overlay;
@@ -88,8 +91,8 @@ impl Overlay {
             [("seen", "case_id", cases), ("seen_contacts", "contact_id", contacts)]
         {
             let ids: Vec<i64> = ids.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-            if !ids.is_empty() {
-                bring_rows(conn, table, id, &format!("{id} IN ({})", list(&ids)))?;
+            for ids in ids.chunks(BROUGHT_AT_ONCE) {
+                bring_rows(conn, table, id, &format!("{id} IN ({})", list(ids)))?;
             }
         }
         if any_unreadable { bring_whole(conn, &FETCHED) } else { Ok(()) }
