@@ -74,7 +74,8 @@ Months close by themselves with their first complete reading from journals.close
 only by this command). Closing by hand is for an earlier day, or for what did not close by itself.
 
 The month is read once more, and the revenue journals are held against the platform's sums. What is not \
-complete (exit status 3) or differs (4) is not closed, nor is anything else then, but with --force. \
+complete (exit status 3) or differs (4) is not closed, nor is anything else then, but with --force, \
+which ends with 0, and with 3 where something was never read. \
 Closed months are in report.closings; what changes in them later is in report.journal_statement. The \
 pack goes to closings/<month>/ in publish.parquet; a month that is closed already has it written again.
 
