@@ -192,3 +192,32 @@ fn only_journals_of_cases_and_depot_need_a_documented_permission() {
         assert_eq!(needs(table), [""; 0], "{table}");
     }
 }
+
+/// The list that names the bases has one row of each: the others are still as they were read before it.
+#[test]
+fn another_zone_makes_no_version_of_what_the_naming_list_lacks() {
+    let world = brisk(unthrottled(4));
+    let newest = "/api/ProcessingBases/Newest";
+    let named = Integrator::log_in(&world).call("GET", newest, &Value::Null)[0].clone();
+    let id = named["Id"].to_string();
+    let mut first = named.clone();
+    (first["Version"], first["IsNewestVersion"]) = (json!(1), json!(false));
+    first["LastModified"] = json!("2025-11-02T05:36:10");
+    let mut last = named;
+    last["Version"] = json!(2);
+    let answer = json!([first, last]).to_string();
+    world.sandbox.fault(fault(&history(&id), None, garbage(&answer)));
+    world.sync();
+    let modified = || -> String {
+        let sql = format!(
+            "SELECT last_modified::VARCHAR FROM main.processing_bases WHERE id = {id} AND version = 1"
+        );
+        one(&world.store(), &sql)
+    };
+    let before = modified();
+    assert_status(&world.run(&["sync", "--set", "source.time_zone=Atlantic/Azores"]), 0);
+    assert_ne!(modified(), before, "it was read again");
+    let versions =
+        format!("SELECT count(*) FROM history.processing_bases WHERE id = {id} AND version = 1");
+    assert_eq!(one::<i64>(&world.store(), &versions), 0);
+}

@@ -103,7 +103,7 @@ impl Memory for FeedMemory<'_> {
 
 fn commit(conn: &Connection, run_id: i64, page: &SeenPage) -> Result<Committed> {
     let (state, now, name) = (State::new(conn), Timestamp::now(), page.name);
-    // Each page has a number of its own: calls go on meanwhile, and what was sent before this page is
+    // Each commit has a number of its own: calls go on meanwhile, and what was sent before this page is
     // committed may be answered with what was there before it.
     let sequence = state.sequence()? + 1;
     let moved = match name {

@@ -10,9 +10,10 @@ use crate::ticks::Ticks;
 
 /// Bytes of rows that wait for one commit. At the feeds' usual throttle one page waits; where calls come faster than
 /// commits, a commit of many pages costs little more than that of one.
-const MOST_WAITING: usize = 4 << 20; // 4 MiB
+const MOST_WAITING: usize = 1 << 20; // 1 MiB
 
-/// One commit at a time, in the order in which the pages came; those that come meanwhile are committed together.
+/// One commit at a time, in the order in which the pages came; those that come meanwhile are committed together. What
+/// still waits when this is dropped is asked for again.
 pub(super) struct Commits<'m, M> {
     memory: &'m M,
     under_way: Option<Commit<'m>>,
@@ -146,9 +147,11 @@ fn new_rows<R: PartialEq + Clone>(
     second: &[R],
     id: impl Fn(&R) -> i64,
 ) -> Option<Vec<R>> {
+    if (first.len() + second.len()) * size_of::<R>() > MOST_WAITING {
+        return None;
+    }
     let there: HashMap<i64, &R> = first.iter().map(|row| (id(row), row)).collect();
-    let bytes = (first.len() + second.len()) * size_of::<R>();
-    if there.len() < first.len() || bytes > MOST_WAITING {
+    if there.len() < first.len() {
         return None;
     }
     let mut new = Vec::with_capacity(second.len());

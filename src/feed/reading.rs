@@ -1,4 +1,4 @@
-//! One reading of a feed, from a date to its end: page by page, each committed as it comes.
+//! One reading of a feed, from a date to its end: page by page, committed as they come.
 
 use std::time::Duration;
 

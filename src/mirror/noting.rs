@@ -136,8 +136,8 @@ impl<'a> Noting<'a> {
         });
         self.rows.clear();
         // Rows that are held are still there, and so their scope is not what the answer said.
-        let (complete, incomplete, was_complete, before) = if whole {
-            ("true", "NULL".to_owned(), "true", String::new())
+        let (complete, incomplete, was_complete, definition, before) = if whole {
+            ("true", "NULL".to_owned(), "true", "d.definition", String::new())
         } else {
             let (incomplete, held) = (FetchStatus::Incomplete, FetchStatus::Held);
             let joins = format!(
@@ -149,6 +149,8 @@ impl<'a> Noting<'a> {
                 "(c.complete AND k.id IS NULL)",
                 format!("CASE WHEN k.id IS NULL THEN '{incomplete}' ELSE '{held}' END"),
                 "coalesce(f.complete, false)",
+                // Rows that did not come are still what the reading before made of them.
+                "CASE WHEN (c.complete AND k.id IS NULL) OR f.id IS NULL THEN d.definition ELSE f.definition END",
                 joins,
             )
         };
@@ -160,7 +162,7 @@ impl<'a> Noting<'a> {
                    CASE WHEN NOT {complete} OR {moved} THEN NULL ELSE {version} END AS version, \
                    CASE WHEN NOT {complete} THEN {incomplete} \
                         WHEN {moved} THEN '{as_moved}' ELSE '{current}' END AS status, \
-                   c.sent::TIMESTAMPTZ AS sent_at, {now} AS fetched_at, d.definition, \
+                   c.sent::TIMESTAMPTZ AS sent_at, {now} AS fetched_at, {definition} AS definition, \
                    {complete} OR {was_complete} AS complete, \
                    NULL::BIGINT AS again_at, {MARK_NOW} AS mark, \
                    CASE WHEN {complete} THEN c.digest END AS digest \
