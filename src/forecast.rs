@@ -7,7 +7,7 @@ use std::time::Duration;
 use duckdb::Connection;
 use jiff::Timestamp;
 
-use crate::catalog::{Catalog, Group, Resource};
+use crate::catalog::{Catalog, Group, Paging, Resource};
 use crate::config::{Config, FeedStyle, Reread};
 use crate::cycle::{self, CONTACT_AGE, Due, IDS_PER_CALL, Options};
 use crate::error::Result;
@@ -393,7 +393,15 @@ impl Forecaster<'_> {
             Group::ForEach(each) => state.scopes().stale_each_ids(resource, each)?.len() as u64,
             _ => 1,
         };
-        Ok(Line { what: resource.table.clone(), scopes, calls: scopes })
+        let mut calls = scopes * resource.calls_per_scope();
+        if let (1.., Group::List, Some(read)) = (scopes, &resource.group, &resource.read)
+            && read.paging == Paging::Odata
+        {
+            let rows = state.scopes().count_rows(&resource.table)?;
+            let page = cycle::page_sizes(self.conn)?.get(&read.path).copied().unwrap_or(FIRST_TOP);
+            calls = calls.max(rows.div_ceil(u64::from(page.max(1))));
+        }
+        Ok(Line { what: resource.table.clone(), scopes, calls })
     }
 }
 

@@ -101,6 +101,8 @@ fn commands_that_look_change_nothing_and_say_what_is_another() {
         for word in ["privacy.identifiers", "source.time_zone", "my_notes"] {
             assert!(said.contains(word), "{args:?} does not say {word}: {}", shown(&output));
         }
+        let counted = !said.contains("because of that is not in the plan");
+        assert_eq!(counted, args[0] != "plan", "{args:?}: {}", shown(&output));
     }
     let json = looks(&world, &["status", "--json"]).stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();

@@ -134,3 +134,17 @@ fn months_that_are_too_much_for_one_call_are_told_in_parts() {
     // Parts of four days of two months in four journals: the same lines come again, so that once is enough.
     assert_planned(&world, 8 * 2 * 4);
 }
+
+#[test]
+fn a_list_that_is_asked_for_each_category_is_told_with_as_many_calls() {
+    let world = World::unthrottled(4);
+    world.bootstrap();
+    due(&world, &["reference"]);
+    let planned: BTreeMap<String, u64> = planned(&world).into_iter().collect();
+    assert_eq!(planned["entry_definitions"], 10, "{planned:?}");
+    world.sandbox.reset_stats();
+    world.sync();
+    let made = calls(&world);
+    let asked = made.keys().filter(|call| call.ends_with("/EntryDefinitions")).count();
+    assert_eq!(asked, 10, "{made:?}");
+}

@@ -81,6 +81,9 @@ fn open(command: &Command, config: Config, progress: Progress) -> Result<Session
         Command::Plan => {
             let (session, differences) = Session::over(config, progress)?;
             tell(&differences);
+            if !differences.is_empty() {
+                tracing::warn!("what the next sync reads again because of that is not in the plan");
+            }
             Ok(session)
         }
         Command::Sync(_) => Session::open(config, Writing::Applying, progress),
