@@ -175,6 +175,14 @@ fn the_example_adds_a_column_and_a_table_without_a_version() {
                    AND column_name = 'external_id' AND schema_name = 'main'";
     let text: String = one(&world.published(), comment);
     assert_eq!(text, "Id under which the portal knows the publication.");
+
+    world.configure(UNTHROTTLED);
+    let output = world.run(&["sync"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("publications.external_id is in no resource file any more"), "{said}");
+    assert!(count(&world, kept) > 0, "the values of today are in _extra again");
+    assert_eq!(count(&world, versions), 0);
 }
 
 #[test]

@@ -325,8 +325,11 @@ fn redefine(
 }
 
 /// A column that the resource file no longer has leaves the table; its values go to `_extra` with
-/// the next fetch.
+/// the next fetch, those of its earlier versions go with it.
 fn drop_column(conn: &Connection, table: &str, column: &str) -> Result<()> {
+    tracing::warn!(
+        "{table}.{column} is in no resource file any more: the column leaves, with what history has of it"
+    );
     // It may look at the column; the next publishing makes it whole again.
     State::new(conn).unread().show(&[])?;
     for schema in ["main", "history"] {
