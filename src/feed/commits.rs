@@ -19,7 +19,7 @@ pub(super) struct Commits<'m, M> {
     under_way: Option<Commit<'m>>,
     /// What is committed next: of one page, or of several joined.
     waiting: Option<SeenPage>,
-    /// The low watermark after the last commit.
+    /// The low watermark after the last commit: of all pages up to it.
     low_watermark: Option<Ticks>,
     /// What was committed and is not taken yet.
     done: Vec<Committed>,
@@ -116,7 +116,7 @@ impl<'m, M: Memory> Commits<'m, M> {
             return;
         }
         if let Some(mut page) = self.waiting.take() {
-            // The page came before it was known what the last commit has to ask for again.
+            // A page knows of its own rows alone.
             let known = self.low_watermark.into_iter().chain(page.place.low_watermark).min();
             page.place.low_watermark = known;
             self.under_way = Some(Box::pin(self.memory.commit(page)));

@@ -40,7 +40,7 @@ pub(crate) struct PagePlace {
     pub(crate) lower: Ticks,
     /// Where it goes on behind the page.
     pub(crate) cursor: Ticks,
-    /// The earliest date from which a row has to be asked for again,
+    /// The earliest date from which a row has to be asked for again: of the page, and when it is committed of those before,
     pub(crate) low_watermark: Option<Ticks>,
     /// and that of the page's rows with a date that cannot be read.
     pub(crate) unreadable: Option<Ticks>,

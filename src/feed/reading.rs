@@ -57,7 +57,7 @@ pub(super) struct Reading<'a, M> {
     latest: Ticks,
     /// The newest `ModifiedDate` of this reading.
     pub(crate) newest: Option<Ticks>,
-    /// The earliest date from which a row has to be asked for again.
+    /// The earliest date from which a row has to be asked for again, as of the last commit.
     pub(crate) low_watermark: Option<Ticks>,
     /// Records that named no case or contact.
     unidentified: usize,
@@ -265,12 +265,11 @@ impl<'a, M: Memory> Reading<'a, M> {
             .map(|row| row.when.from(in_order, lower))
             .min();
         self.unidentified += page.unidentified.len();
-        self.low_watermark = unidentified.into_iter().chain(self.low_watermark).min();
         let place = PagePlace {
             state: self.state.clone(),
             lower: self.lower,
             cursor,
-            low_watermark: self.low_watermark,
+            low_watermark: unidentified,
             unreadable,
         };
         let is_of = |name| self.name == name;
@@ -288,8 +287,7 @@ impl<'a, M: Memory> Reading<'a, M> {
     fn committed(&mut self, commits: &mut Commits<'_, M>) {
         for Committed { moved, low_watermark } in commits.take_done() {
             self.moved += moved;
-            // Pages behind it may have come by now, and know of more.
-            self.low_watermark = low_watermark.into_iter().chain(self.low_watermark).min();
+            self.low_watermark = low_watermark;
             failpoint::hit("feed-page-committed");
         }
     }
