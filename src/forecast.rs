@@ -306,9 +306,8 @@ impl Forecaster<'_> {
         };
         if self.due.listing {
             let rows = state.scopes().count_rows(&resource.table)?;
-            let page = cycle::page_sizes(self.conn)?.get(path).copied().unwrap_or(FIRST_TOP);
             line.scopes = rows;
-            line.calls += rows.div_ceil(u64::from(page.max(1))).max(1) + hidden.len() as u64;
+            line.calls += self.pages(path, rows)?.max(1) + hidden.len() as u64;
         }
         let again = state.waiting().searched_again(
             &resource.table,
@@ -319,6 +318,12 @@ impl Forecaster<'_> {
         line.scopes = line.scopes.max(again.len() as u64);
         line.calls += searches(&again);
         Ok(line)
+    }
+
+    /// In how many pages a list of so many rows comes.
+    fn pages(&self, path: &str, rows: u64) -> Result<u64> {
+        let page = cycle::page_sizes(self.conn)?.get(path).copied().unwrap_or(FIRST_TOP);
+        Ok(rows.div_ceil(u64::from(page.max(1))))
     }
 
     fn search_delay_ticks(&self) -> i64 {
@@ -398,8 +403,7 @@ impl Forecaster<'_> {
             && read.paging == Paging::Odata
         {
             let rows = state.scopes().count_rows(&resource.table)?;
-            let page = cycle::page_sizes(self.conn)?.get(&read.path).copied().unwrap_or(FIRST_TOP);
-            calls = calls.max(rows.div_ceil(u64::from(page.max(1))));
+            calls = calls.max(self.pages(&read.path, rows)?);
         }
         Ok(Line { what: resource.table.clone(), scopes, calls })
     }

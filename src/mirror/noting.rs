@@ -137,7 +137,7 @@ impl<'a> Noting<'a> {
         self.rows.clear();
         // Rows that are held are still there, and so their scope is not what the answer said.
         let (complete, incomplete, was_complete, definition, before) = if whole {
-            ("true", "NULL".to_owned(), "true", "d.definition", String::new())
+            ("true", "NULL".to_owned(), "true", "d.definition".to_owned(), String::new())
         } else {
             let (incomplete, held) = (FetchStatus::Incomplete, FetchStatus::Held);
             let joins = format!(
@@ -145,12 +145,15 @@ impl<'a> Noting<'a> {
                  LEFT JOIN ({}) f ON f.table_name = c.table_name AND f.id = c.id AND f.part = c.part",
                 rows_of("SELECT id FROM temp.stage_noted")
             );
+            let complete = "(c.complete AND k.id IS NULL)";
             (
-                "(c.complete AND k.id IS NULL)",
+                complete,
                 format!("CASE WHEN k.id IS NULL THEN '{incomplete}' ELSE '{held}' END"),
                 "coalesce(f.complete, false)",
                 // Rows that did not come are still what the reading before made of them.
-                "CASE WHEN (c.complete AND k.id IS NULL) OR f.id IS NULL THEN d.definition ELSE f.definition END",
+                format!(
+                    "CASE WHEN {complete} OR f.id IS NULL THEN d.definition ELSE f.definition END"
+                ),
                 joins,
             )
         };
